@@ -5,6 +5,7 @@ pub(crate) mod ahead;
 pub(crate) mod blocks;
 pub(crate) mod fetching;
 pub(crate) mod opener;
+pub(crate) mod orders;
 pub(crate) mod place;
 pub(crate) mod reader;
 pub(crate) mod remote;

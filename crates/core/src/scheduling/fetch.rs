@@ -7,12 +7,13 @@
 //! [`FetchQueue::failed`]), and takes positions in the order in which it needs them.
 //!
 //! Nothing here opens, waits or reads a clock; times are the caller's. The bytes themselves are the
-//! caller's, too. What becomes of requests is in `answers`. Rules, each in its own file: `window` (how
+//! caller's, too. What becomes of requests is in `answers`, and changes of the order in `demand`. Rules, each in its own file: `window` (how
 //! many requests), `pending` (joining of neighbours), `recent` (when an answer is late), `retry` (waits
 //! after failures).
 
 mod answers;
 mod config;
+mod demand;
 mod figures;
 mod group;
 mod pending;
@@ -255,19 +256,6 @@ impl FetchQueue {
         }
     }
 
-    /// Withdraws all positions.
-    pub fn withdraw_all(&mut self) {
-        while let Some((position, _)) = self.items.first_key_value() {
-            self.withdraw(*position);
-        }
-    }
-
-    /// The caller can do nothing before it has this position: it is requested next, beyond the
-    /// bounds if it must. Needed only by a caller that does not take the lowest position first.
-    pub fn awaits(&mut self, position: u64) {
-        self.awaited = Some(position);
-    }
-
     /// The bytes of a position that has arrived leave the reorder buffer. The bytes of ranges that
     /// were joined are counted until the last of them is taken: they are one buffer.
     pub fn taken(&mut self, position: u64) {
@@ -278,12 +266,6 @@ impl FetchQueue {
         let group = *group;
         self.items.remove(&position);
         self.leave(group);
-    }
-
-    /// Whether a position is offered and has neither arrived, failed nor been withdrawn.
-    #[must_use]
-    pub fn is_missing(&self, position: u64) -> bool {
-        self.missing.contains(&position)
     }
 
     /// The state, what has happened, and what was waited for.
@@ -348,13 +330,14 @@ impl FetchQueue {
     pub fn next(&mut self, now: Ns) -> FetchStep {
         self.waiting.end(now);
         self.expire(now);
+        let due = self.due(now);
         if let Some(request) = self.cancels.pop_front() {
             return FetchStep::Cancel { request };
         }
         if let Some(position) = self.gave_up.pop_front() {
             return FetchStep::GiveUp { position };
         }
-        if let Some(group) = self.due(now) {
+        if let Some(group) = due {
             return self.send(group, Why::Again, now);
         }
         if let Some(group) = self.late(now) {
@@ -398,8 +381,22 @@ impl FetchQueue {
         Some((id, self.groups.get(&id)?))
     }
 
+    /// A failed group that is to be sent again; those whose deadline passed while they waited for
+    /// room are given up.
+    fn due(&mut self, now: Ns) -> Option<GroupId> {
+        loop {
+            let id = self.has_room_again(now)?;
+            if self.is_in_time(id, now) {
+                return Some(id);
+            }
+            self.failed.clear();
+            self.give_up(id);
+            self.gave_up.extend(&self.failed);
+        }
+    }
+
     /// A failed group whose wait is over, and for which there is room.
-    fn due(&self, now: Ns) -> Option<GroupId> {
+    fn has_room_again(&self, now: Ns) -> Option<GroupId> {
         let (_, first) = *self.retries.first().filter(|(at, _)| *at <= now)?;
         let group = self.groups.get(&first)?;
         let has_room = count(self.sent.len()) < self.window.limit()

@@ -110,7 +110,7 @@ impl Files {
         if target.is_empty() {
             match &place {
                 Place::Folder(root) => walk(root, "", &mut files, &mut empty_folders)?,
-                Place::Remote(view) => walk_objects(view, "", &mut files)?,
+                Place::Remote(view) => walk_objects(view, &mut files)?,
             }
         }
         let n_files = u32::try_from(table.n_files()).unwrap_or(u32::MAX);
@@ -311,21 +311,24 @@ fn walk(
     Ok(())
 }
 
-/// Every object below `folder` with its length; a remote store has no empty folders.
-fn walk_objects(
-    view: &View,
-    folder: &str,
-    files: &mut Vec<(String, u64)>,
-) -> Result<(), PackError> {
-    let failed = |source| not_read(view.shown(folder).into(), source);
-    let mut entries = view.list(folder).map_err(failed)?;
-    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    for Entry { name, kind } in entries {
-        let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-        match kind {
-            Kind::Folder => walk_objects(view, &path, files)?,
-            Kind::File { len } => files.push((path, len)),
+/// Every object with its length; a remote store has no empty folders. Names may have any number of
+/// folders, so none of them takes stack.
+fn walk_objects(view: &View, files: &mut Vec<(String, u64)>) -> Result<(), PackError> {
+    let mut left = vec![(String::new(), Kind::Folder)];
+    while let Some((path, kind)) = left.pop() {
+        if let Kind::File { len } = kind {
+            files.push((path, len));
+            continue;
         }
+        let failed = |source| not_read(view.shown(&path).into(), source);
+        let mut entries = view.list(&path).map_err(failed)?;
+        entries.retain(|entry| !side_index::is_segment(&entry.name));
+        // The first one is taken first.
+        entries.sort_unstable_by(|a, b| b.name.cmp(&a.name));
+        left.extend(entries.into_iter().map(|Entry { name, kind }| {
+            let path = if path.is_empty() { name } else { format!("{path}/{name}") };
+            (path, kind)
+        }));
     }
     Ok(())
 }
@@ -394,7 +397,31 @@ fn pieces(parts: Vec<Range<u64>>) -> Vec<Vec<Range<u64>>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::thread;
+
+    use bothends_dataset::side_index::{EXTENSION, PREFIX};
+    use bothends_storage::Double;
+
     use super::*;
+
+    #[test]
+    fn objects_are_walked_in_order_without_side_indices_however_deep_they_are() {
+        let deep = format!("{}z", "b/".repeat(2_000));
+        let segment = format!("c/{PREFIX}1.{EXTENSION}");
+        assert!(side_index::is_segment(&segment[2..]), "{segment}");
+        let names = ["a", &deep, "c/d", &segment, "c-"];
+        let double =
+            names.iter().fold(Double::new(), |store, name| store.with(name, "x"));
+        let walk = move || {
+            let view = View::start(Arc::new(double)).unwrap();
+            let mut files = Vec::new();
+            walk_objects(&view, &mut files).unwrap();
+            files.into_iter().map(|(path, _)| path).collect::<Vec<_>>()
+        };
+        let thread = thread::Builder::new().stack_size(256 << 10).spawn(walk).unwrap();
+        assert_eq!(thread.join().unwrap(), ["a", &deep, "c/d", "c-"]);
+    }
 
     #[test]
     fn what_lies_between_samples_is_found_in_whatever_order_they_are() {

@@ -4,7 +4,7 @@
 //! Jobs hold slots, and there are few of them; a long link wants far more requests on their way than
 //! they have rows. So batches are fetched from when the collector foretells them (`ahead.rs`), which
 //! takes memory for records only. `core::fetch` decides what is requested when, `storage` carries it
-//! out, and `wanted.rs` keeps the books. What a device claims is no longer foretold, and is withdrawn.
+//! out, and `orders.rs` says what is wanted. What a device claims is no longer foretold, nor requested.
 //!
 //! The thread never waits for workers: it must hear of failures and answer them.
 
@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use bothends_core::fetch::{
     Failure, FetchConfig, FetchFigures, FetchQueue, FetchStep, Piece as Part, RequestId,
-    Wanted,
 };
 use bothends_core::ids::{EpochIdx, Ns, SampleId};
 use bothends_core::sample::FileIdx;
@@ -24,15 +23,16 @@ use bothends_dataset::Piece;
 use bothends_figures::{FetchWaits, Fetches};
 use bothends_storage::{Bytes, Fetch, Fetched, Fetcher, StorageError};
 use crossbeam::channel::{
-    Receiver, RecvTimeoutError, Sender, TryRecvError, TrySendError,
+    Receiver, RecvTimeoutError, SendTimeoutError, Sender, TryRecvError, TrySendError,
 };
 
 use crate::make::front::FrontJob;
 use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
 use crate::read::ahead::{Ahead, Soon};
+use crate::read::orders::Orders;
 use crate::read::remote::Remote;
 use crate::read::source::{Source, lens};
-use crate::read::wanted::{BatchKey, Books, Complete};
+use crate::read::wanted::{BatchKey, Complete};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
 
@@ -42,17 +42,25 @@ const LOOK_ROUND: Duration = Duration::from_millis(2);
 /// Names of objects that are kept: those of shards come up again and again.
 const MOST_NAMES: usize = 1024;
 
-/// Most batches that are asked for ahead of the jobs.
-const MOST_AHEAD: u64 = 4096;
+/// Most rows that are asked for ahead of the jobs: each takes an entry in the books and the queue.
+const MOST_AHEAD: u64 = 16_384;
 
 /// What the thread has done, for stats, metrics and reports. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct FetchWatch(Arc<Mutex<FetchFigures>>);
+pub(crate) struct FetchWatch(Arc<Mutex<Watched>>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Watched {
+    /// What engines before this one have done.
+    before: FetchFigures,
+    /// As this one's queue says.
+    now: FetchFigures,
+}
 
 impl FetchWatch {
     /// As of a moment ago, for people.
     pub(crate) fn figures(&self) -> Fetches {
-        let figures = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let figures = self.total();
         let FetchFigures { counts, waits, .. } = figures;
         let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
         Fetches {
@@ -80,8 +88,20 @@ impl FetchWatch {
         }
     }
 
+    fn total(&self) -> FetchFigures {
+        let watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.now.after(&watched.before)
+    }
+
+    /// A new engine's queue counts from zero.
+    fn begin(&self) {
+        let before = self.total();
+        let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *watched = Watched { before, now: FetchFigures::default() };
+    }
+
     fn set(&self, figures: FetchFigures) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = figures;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).now = figures;
     }
 }
 
@@ -107,8 +127,7 @@ pub(crate) struct FetchStage {
 #[derive(Debug)]
 struct Way {
     began: Instant,
-    queue: FetchQueue,
-    books: Books,
+    orders: Orders,
     /// Objects and first bytes of the requests in flight.
     in_flight: HashMap<RequestId, (FileIdx, Range<u64>)>,
     /// Complete, and to be handed to the workers.
@@ -125,13 +144,14 @@ impl Way {
 }
 
 /// How many batches are to be foretold so that `room_bytes` of records are known: twice that, as the
-/// sizes of records vary, and two at least.
+/// sizes of records vary, and two at least; no more than some thousand rows.
 pub(crate) fn batches_ahead(source: &Source, batch_size: u32, room_bytes: usize) -> u32 {
     let n = source.n_samples().max(1);
     let mean = (lens(&source.table).sum::<u64>() / n).max(1);
     let batch = mean.saturating_mul(u64::from(batch_size.max(1)));
     let batches = (room_bytes as u64).saturating_mul(2).div_ceil(batch);
-    u32::try_from(batches.clamp(2, MOST_AHEAD)).unwrap_or(2)
+    let most = (MOST_AHEAD / u64::from(batch_size.max(1))).max(2);
+    u32::try_from(batches.clamp(2, most)).unwrap_or(2)
 }
 
 impl FetchStage {
@@ -141,13 +161,13 @@ impl FetchStage {
         let config = FetchConfig { seed: self.source.seed, ..config };
         let mut way = Way {
             began: Instant::now(),
-            queue: FetchQueue::new(config),
-            books: Books::default(),
+            orders: Orders::new(FetchQueue::new(config)),
             in_flight: HashMap::new(),
             ready: VecDeque::new(),
             names: HashMap::new(),
             last_failure: None,
         };
+        self.watch.begin();
         let mut seen = 0;
         while !self.stop.is_set() {
             // What is foretold is read before the jobs: whoever foretold it had handed out the jobs
@@ -159,10 +179,13 @@ impl FetchStage {
             if let Some(soon) = news {
                 self.foretold(&soon, &mut way);
             }
-            self.leave_out_revoked(&mut way);
+            way.orders.leave_out_revoked();
             self.hand_on(&mut way);
-            let wake = self.carry_out(&mut way);
-            self.watch.set(way.queue.figures());
+            let mut wake = self.carry_out(&mut way);
+            while way.orders.queue.lacks_room() && way.orders.drop_set_aside() {
+                wake = self.carry_out(&mut way);
+            }
+            self.watch.set(way.orders.queue.figures());
             self.meter.note();
             self.wait(wake, &mut way);
         }
@@ -175,8 +198,18 @@ impl FetchStage {
         if self.fetcher.in_flight() == 0 {
             let until =
                 wake.map_or(PATIENCE, |at| Duration::from_nanos(at.since(way.now())));
-            let most = if way.ready.is_empty() { PATIENCE } else { LOOK_ROUND };
-            match self.jobs.recv_timeout(until.min(most)) {
+            if let Some((position, task)) = way.ready.pop_front() {
+                // Nothing else can happen but that workers have room, or that a job comes.
+                match self.tasks.send_timeout(task, until.min(LOOK_ROUND)) {
+                    Ok(()) => way.orders.queue.taken(position),
+                    Err(SendTimeoutError::Timeout(task)) => {
+                        way.ready.push_front((position, task));
+                    }
+                    Err(SendTimeoutError::Disconnected(_)) => {}
+                }
+                return;
+            }
+            match self.jobs.recv_timeout(until.min(PATIENCE)) {
                 Ok(job) => self.take(job, way),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
@@ -204,14 +237,9 @@ impl FetchStage {
 
     fn take(&self, job: FrontJob, way: &mut Way) {
         let key = (job.progress.epoch, job.progress.batch);
-        if !way.books.is(key, &job.rows) {
-            self.withdraw(key, way);
-            let rows = job.rows.iter().map(|(sample, _)| *sample);
-            let rows = self.pieces(key.0, rows);
-            let positions = way.books.urgent(key, rows);
-            self.offer(&positions, way);
-        }
-        for complete in way.books.job(key, job) {
+        let samples: Vec<_> = job.rows.iter().map(|(sample, _)| *sample).collect();
+        let rows = || self.pieces(key.0, samples.into_iter());
+        for complete in way.orders.job(key, job, rows) {
             self.complete(complete, way);
         }
     }
@@ -233,46 +261,19 @@ impl FetchStage {
             soon.batches.clone().into_iter().map(move |batch| (epoch, batch))
         };
         let wanted: HashSet<BatchKey> = soon.iter().flat_map(keys).collect();
-        for key in way.books.unwanted(|key| wanted.contains(&key)) {
-            self.withdraw(key, way);
-        }
+        way.orders.keep_only(|key| wanted.contains(&key));
         for Soon { epoch, plan, batches } in soon {
             for &batch in batches {
-                let key = (*epoch, batch);
-                if !way.books.has(key) {
-                    let rows = self.pieces(*epoch, plan.samples(batch).flatten());
-                    let positions = way.books.foretold(key, rows);
-                    self.offer(&positions, way);
-                }
+                let rows = || self.pieces(*epoch, plan.samples(batch).flatten());
+                way.orders.foretold((*epoch, batch), rows);
             }
-        }
-    }
-
-    fn leave_out_revoked(&self, way: &mut Way) {
-        for key in way.books.unwanted(|_| true) {
-            self.withdraw(key, way);
-        }
-    }
-
-    fn withdraw(&self, key: BatchKey, way: &mut Way) {
-        for position in way.books.withdraw(key) {
-            way.queue.withdraw(position);
-        }
-    }
-
-    fn offer(&self, positions: &[u64], way: &mut Way) {
-        for &position in positions {
-            let Some(Piece { extent, .. }) = way.books.piece(position) else { continue };
-            let end = extent.offset.saturating_add(u64::from(extent.len));
-            let range = extent.offset..end;
-            way.queue.offer(Wanted { position, object: extent.file.0, range });
         }
     }
 
     /// Does what the queue says; when it wants to be asked again.
     fn carry_out(&mut self, way: &mut Way) -> Option<Ns> {
         loop {
-            match way.queue.next(way.now()) {
+            match way.orders.queue.next(way.now()) {
                 FetchStep::Request { request, object, range, timeout_ns } => {
                     let file = FileIdx(object);
                     self.fetcher.submit(Fetch {
@@ -322,7 +323,7 @@ impl FetchStage {
             Ok(bytes) => {
                 self.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 for Part { position, bytes: part } in
-                    way.queue.arrived(request, now).to_vec()
+                    way.orders.queue.arrived(request, now).to_vec()
                 {
                     let record = cut(&bytes, &part);
                     self.fetched(position, record, way);
@@ -330,7 +331,8 @@ impl FetchStage {
             }
             Err(error) => {
                 way.last_failure = Some(error.to_string());
-                let failed = way.queue.failed(request, failure(&error), now).to_vec();
+                let failed =
+                    way.orders.queue.failed(request, failure(&error), now).to_vec();
                 for position in failed {
                     self.fetched(position, Err(error.to_string()), way);
                 }
@@ -344,7 +346,7 @@ impl FetchStage {
         record: Result<(Bytes, Range<usize>), String>,
         way: &mut Way,
     ) {
-        if let Some(complete) = way.books.fetched(position, record) {
+        if let Some(complete) = way.orders.books.fetched(position, record) {
             self.complete(complete, way);
         }
     }
@@ -366,7 +368,7 @@ impl FetchStage {
     fn hand_on(&self, way: &mut Way) {
         while let Some((position, task)) = way.ready.pop_front() {
             match self.tasks.try_send(task) {
-                Ok(()) => way.queue.taken(position),
+                Ok(()) => way.orders.queue.taken(position),
                 Err(TrySendError::Full(task)) => {
                     way.ready.push_front((position, task));
                     return;
@@ -403,5 +405,27 @@ fn failure(error: &StorageError) -> Failure {
         Failure::Reset
     } else {
         Failure::Final
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_fetched_before_a_new_engine_is_counted_on() {
+        let watch = FetchWatch::default();
+        let mut figures = FetchFigures::default();
+        figures.counts.requested = 5;
+        figures.waits.requests_ns = 1_000_000_000;
+        figures.in_flight = 3;
+        watch.begin();
+        watch.set(figures);
+        watch.begin();
+        assert_eq!((watch.figures().requests, watch.figures().in_flight), (5, 0));
+        watch.set(figures);
+        let total = watch.figures();
+        assert_eq!((total.requests, total.in_flight), (10, 3));
+        assert!((total.waits.requests_s - 2.0).abs() < 1e-9);
     }
 }

@@ -1,5 +1,5 @@
 //! Which records are wanted of a remote store, and what has become of each: the books of the thread
-//! that fetches (`fetching.rs`).
+//! that fetches (`fetching.rs`). `orders.rs` keeps the queue in step with them.
 //!
 //! A batch is wanted from when the collector foretells it, or else from when its job comes. Its rows
 //! have positions, which say in what order they are needed. A row leaves the books as soon as its bytes
@@ -27,6 +27,8 @@ const STRIDE: u64 = 1 << 32;
 pub(crate) struct Books {
     rows: BTreeMap<u64, Row>,
     batches: HashMap<BatchKey, Batch>,
+    /// Batches that are no longer foretold and of which something has come, the oldest first.
+    aside: Vec<BatchKey>,
     next: u64,
     /// Behind the positions of batches that nobody foretold. It never goes back: the queue may still
     /// know a position that has left the books.
@@ -86,30 +88,69 @@ impl Books {
         self.enter(batch, rows, first)
     }
 
+    /// A batch in the books is foretold. The positions to be fetched again, if it had been set aside.
+    pub(crate) fn foretold_again(&mut self, batch: BatchKey) -> Vec<u64> {
+        let Some(at) = self.aside.iter().position(|aside| *aside == batch) else {
+            return Vec::new();
+        };
+        self.aside.remove(at);
+        self.missing(batch)
+    }
+
     /// Enters a batch that nobody foretold, before those that are only foretold.
     pub(crate) fn urgent(
         &mut self,
         batch: BatchKey,
         rows: Vec<(SampleId, Piece)>,
     ) -> Vec<u64> {
-        let is_ahead = |row: &Row| {
-            self.batches.get(&row.batch).is_some_and(|batch| batch.progress.is_none())
-        };
+        let first = self.before_foretold(rows.len());
+        let first = first.unwrap_or_else(|| self.end());
+        self.enter(batch, rows, first)
+    }
+
+    /// Moves what is missing of a batch before all others that are only foretold, where it is not
+    /// there already. The positions that change: from where to where.
+    pub(crate) fn hasten(&mut self, batch: BatchKey) -> Vec<(u64, u64)> {
+        let missing = self.missing(batch);
+        let Some(own) = missing.first() else { return Vec::new() };
+        let mut before = self.rows.range(..own);
+        let is_behind =
+            before.any(|(_, row)| row.batch != batch && self.is_only_foretold(row));
+        let first = is_behind.then(|| self.before_foretold(missing.len())).flatten();
+        let Some(first) = first else { return Vec::new() };
+        let moves: Vec<(u64, u64)> = missing.into_iter().zip(first..).collect();
+        let new: HashMap<u64, u64> = moves.iter().copied().collect();
+        if let Some(batch) = self.batches.get_mut(&batch) {
+            for at in &mut batch.positions {
+                *at = new.get(at).copied().unwrap_or(*at);
+            }
+        }
+        for (from, to) in &moves {
+            if let Some(row) = self.rows.remove(from) {
+                self.rows.insert(*to, row);
+            }
+        }
+        moves
+    }
+
+    /// The first of `n` new positions before all rows that are only foretold; `None` where there are
+    /// no such rows.
+    fn before_foretold(&mut self, n: usize) -> Option<u64> {
         // Such batches have the upper half of the positions before those of a foretold batch.
         let is_foretold = |at: u64| at % STRIDE < STRIDE / 2;
-        let mut foretold =
-            self.rows.iter().filter(|(at, row)| is_foretold(**at) && is_ahead(row));
-        let base = foretold.next().map(|(at, _)| at - at % STRIDE);
-        let from = base.map(|base| self.urgent_end.max(base - STRIDE / 2));
-        let end = from.map(|from| from.saturating_add(rows.len() as u64));
-        let first = match (from, end) {
-            (Some(from), Some(end)) if base.is_some_and(|base| end <= base) => {
-                self.urgent_end = end;
-                from
-            }
-            (_, _) => self.end(),
-        };
-        self.enter(batch, rows, first)
+        let mut foretold = self
+            .rows
+            .iter()
+            .filter(|(at, row)| is_foretold(**at) && self.is_only_foretold(row));
+        let base = foretold.next().map(|(at, _)| at - at % STRIDE)?;
+        let first = self.urgent_end.max(base - STRIDE / 2);
+        let end = first.checked_add(n as u64).filter(|end| *end <= base)?;
+        self.urgent_end = end;
+        Some(first)
+    }
+
+    fn is_only_foretold(&self, row: &Row) -> bool {
+        self.batches.get(&row.batch).is_some_and(|batch| batch.progress.is_none())
     }
 
     /// The position of the next batch, behind all others.
@@ -149,6 +190,38 @@ impl Books {
         self.rows.get(&position).map(|row| row.piece)
     }
 
+    /// The rows of a batch without a record, in the order in which they are to be fetched.
+    pub(crate) fn missing(&self, batch: BatchKey) -> Vec<u64> {
+        let positions = self.batches.get(&batch).map(|batch| batch.positions.iter());
+        let is_missing =
+            |at: &&u64| self.rows.get(*at).is_some_and(|row| row.record.is_none());
+        let missing = positions.into_iter().flatten().filter(is_missing);
+        let mut missing: Vec<u64> = missing.copied().collect();
+        missing.sort_unstable();
+        missing
+    }
+
+    /// The rows of all jobs.
+    pub(crate) fn of_jobs(&self) -> impl Iterator<Item = u64> {
+        let jobs = self.batches.values().filter(|batch| batch.progress.is_some());
+        let positions = jobs.flat_map(|batch| &batch.positions).copied();
+        positions.filter(|at| self.rows.contains_key(at))
+    }
+
+    /// All rows that are only foretold, what is needed last first.
+    pub(crate) fn foretold_backwards(&self) -> Vec<u64> {
+        let rows = self.rows.iter().rev();
+        let rows = rows.filter(|(_, row)| self.is_only_foretold(row));
+        rows.map(|(at, _)| *at).collect()
+    }
+
+    /// What has come for a row is dropped, to be fetched again.
+    pub(crate) fn forget_record(&mut self, position: u64) {
+        if let Some(row) = self.rows.get_mut(&position) {
+            row.record = None;
+        }
+    }
+
     /// Whether the batch has these samples, as an epoch that is run again may not.
     pub(crate) fn is(&self, batch: BatchKey, samples: &[(SampleId, Part)]) -> bool {
         self.batches.get(&batch).is_some_and(|batch| {
@@ -165,6 +238,7 @@ impl Books {
     pub(crate) fn job(&mut self, batch: BatchKey, job: FrontJob) -> Vec<Complete> {
         let Some(entered) = self.batches.get_mut(&batch) else { return Vec::new() };
         entered.progress = Some(job.progress);
+        self.aside.retain(|aside| *aside != batch);
         let positions = entered.positions.clone();
         for ((number, (_, part)), at) in (0..).zip(job.rows).zip(&positions) {
             if let Some(row) = self.rows.get_mut(at) {
@@ -207,6 +281,7 @@ impl Books {
         let Some(Batch { positions, progress, .. }) = self.batches.remove(&batch) else {
             return Vec::new();
         };
+        self.aside.retain(|aside| *aside != batch);
         let mut left = Vec::new();
         for position in positions {
             let Some(row) = self.rows.remove(&position) else { continue };
@@ -220,13 +295,38 @@ impl Books {
         left
     }
 
-    /// Batches that are only foretold and that `is_wanted` says no longer are, and those whose job
-    /// was revoked.
+    /// A batch that is no longer foretold keeps what has come: a device has claimed it, or the front is
+    /// to rest for a while. The rows that are missing; `None` if all are, and it may as well go.
+    pub(crate) fn set_aside(&mut self, batch: BatchKey) -> Option<Vec<u64>> {
+        let missing = self.missing(batch);
+        let left = self.batches.get(&batch)?.left;
+        if missing.len() == left {
+            return None;
+        }
+        self.aside.push(batch);
+        Some(missing)
+    }
+
+    /// The batch that was set aside first.
+    pub(crate) fn first_set_aside(&self) -> Option<BatchKey> {
+        self.aside.first().copied()
+    }
+
+    /// Batches that are only foretold and that `is_wanted` says no longer are.
     pub(crate) fn unwanted(&self, is_wanted: impl Fn(BatchKey) -> bool) -> Vec<BatchKey> {
-        let batches = self.batches.iter().filter(|(key, batch)| match &batch.progress {
-            Some(progress) => progress.is_revoked(),
-            None => !is_wanted(**key),
+        let batches = self.batches.iter().filter(|(key, batch)| {
+            batch.progress.is_none() && !is_wanted(**key) && !self.aside.contains(key)
         });
+        batches.map(|(key, _)| *key).collect()
+    }
+
+    /// Batches whose job was revoked.
+    pub(crate) fn revoked(&self) -> Vec<BatchKey> {
+        let is_revoked = |progress: &Arc<Progress>| progress.is_revoked();
+        let batches = self
+            .batches
+            .iter()
+            .filter(|(_, batch)| batch.progress.as_ref().is_some_and(is_revoked));
         batches.map(|(key, _)| *key).collect()
     }
 }

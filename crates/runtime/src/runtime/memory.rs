@@ -132,18 +132,19 @@ impl Sizes {
         n_devices: u32,
     ) -> usize {
         let (of_limit, of_available) = FETCHED_PART;
-        let bytes = match budget {
+        match budget {
             MemoryBudget::Total(limit) => {
                 let for_devices = DEVICE_DEPTH.saturating_mul(n_devices);
                 let slots = self.total(self.fewest_slots(for_devices));
-                (limit / of_limit).min(limit.saturating_sub(slots))
+                (limit / of_limit).min(limit.saturating_sub(slots)).max(FETCHED_LEAST)
             }
-            MemoryBudget::Auto | MemoryBudget::Slots(_) => available
-                .map_or(FETCHED_MOST, |bytes| {
-                    usize::try_from(bytes / of_available).unwrap_or(usize::MAX)
-                }),
-        };
-        bytes.clamp(FETCHED_LEAST, FETCHED_MOST)
+            MemoryBudget::Auto | MemoryBudget::Slots(_) => {
+                let most = FETCHED_MOST as u64;
+                let bytes =
+                    available.map_or(most, |bytes| bytes / of_available).min(most);
+                usize::try_from(bytes).unwrap_or(FETCHED_MOST).max(FETCHED_LEAST)
+            }
+        }
     }
 
     /// The same with so many bytes behind the samples of a slot of the output's form.
@@ -568,7 +569,8 @@ mod tests {
             for sizes in [DINO, Sizes { batch_size: 16, ..DINO }] {
                 let budget = MemoryBudget::Total(limit);
                 let fetched = sizes.fetched_within(budget, None, 1);
-                assert!((FETCHED_LEAST..=FETCHED_MOST).contains(&fetched));
+                assert!(fetched >= FETCHED_LEAST);
+                assert!(fetched <= (limit / FETCHED_PART.0).max(FETCHED_LEAST));
                 let with = sizes.with_fetched(fetched);
                 match Room::divide(budget, None, with, 1) {
                     Ok(room) => {
@@ -584,6 +586,8 @@ mod tests {
                 }
             }
         }
+        let large = DINO.fetched_within(MemoryBudget::Total(64 << 30), None, 0);
+        assert_eq!(large, 16 << 30, "who gives memory may use it");
         let unasked = |available| DINO.fetched_within(MemoryBudget::Auto, available, 0);
         assert_eq!(unasked(None), FETCHED_MOST);
         assert_eq!(unasked(Some(1 << 30)), 32 << 20);

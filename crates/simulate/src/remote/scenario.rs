@@ -170,6 +170,19 @@ fn check(file: &str, raw: &RawRemote) -> Result<(), ScenarioError> {
     for from in raw.server_gone_s.iter().flatten().chain(&raw.black_hole_s) {
         within("server_gone_s and black_hole_s", *from, 0.0, 3600.0)?;
     }
+    if let Some([from, to]) = raw.server_gone_s {
+        within("the end of server_gone_s", to, from, 3600.0)?;
+        if raw.black_hole_s.is_some() {
+            return Err(ScenarioError::Value {
+                file: file.to_owned(),
+                key: "black_hole_s".to_owned(),
+                got: "given together with `server_gone_s`".to_owned(),
+                remedy: "a scenario has one fault at most".to_owned(),
+            });
+        }
+    }
+    let n_seeds = raw.seeds.as_ref().map_or(1, Vec::len);
+    within("the number of seeds", super::float(n_seeds as u64), 1.0, 1e4)?;
     let n_losses = super::float(raw.remote.loss.len() as u64);
     within("the number of rates in remote.loss", n_losses, 1.0, 8.0)
 }
@@ -200,6 +213,27 @@ mod tests {
         let json = FILES[0].1.replace("\"requests\": 64", "\"requests\": 0");
         let error = RemoteScenario::from_json("my.json", &json).unwrap_err().to_string();
         assert_eq!(error, "my.json: `requests` is 0; it must be from 1 to 100000");
+        for (more, expected) in [
+            (
+                r#""server_gone_s": [5, 3]"#,
+                "`the end of server_gone_s` is 3; it must be from 5 to 3600",
+            ),
+            (r#""seeds": []"#, "`the number of seeds` is 0; it must be from 1 to 10000"),
+            (
+                r#""server_gone_s": [1, 2], "black_hole_s": 1"#,
+                "`black_hole_s` is given together with `server_gone_s`; a scenario has one fault at most",
+            ),
+        ] {
+            let mut value: serde_json::Value = serde_json::from_str(FILES[0].1).unwrap();
+            let more: serde_json::Value =
+                serde_json::from_str(&format!("{{{more}}}")).unwrap();
+            for (key, more) in more.as_object().unwrap() {
+                value[key] = more.clone();
+            }
+            let json = value.to_string();
+            let error = RemoteScenario::from_json("my.json", &json).unwrap_err();
+            assert_eq!(error.to_string(), format!("my.json: {expected}"));
+        }
         let json = FILES[0].1.replace("\"loss\"", "\"los\"");
         let error = RemoteScenario::from_json("my.json", &json).unwrap_err().to_string();
         assert_eq!(error, "my.json is no scenario");

@@ -87,8 +87,20 @@ impl FetchQueue {
         }
     }
 
+    /// Whether there is time for a group that waited for room: where the server has answered anyone
+    /// within a deadline, be it that it is asked too much, time is what the group is given.
+    pub(super) fn is_in_time(&mut self, id: GroupId, now: Ns) -> bool {
+        let Some(group) = self.groups.get_mut(&id) else { return false };
+        let heard = self.answered_at.max(self.throttled_at);
+        let is_alive = heard.is_some_and(|at| at.plus(self.config.deadline_ns) > now);
+        if group.deadline <= now && is_alive {
+            group.is_borne(&self.config, 0, now);
+        }
+        now < group.deadline
+    }
+
     /// All that is left of a group fails finally.
-    fn give_up(&mut self, id: GroupId) {
+    pub(super) fn give_up(&mut self, id: GroupId) {
         let Some(group) = self.groups.get(&id) else { return };
         for member in &group.members {
             let asked = |item: &Item| item.state == State::Asked(id);

@@ -88,12 +88,11 @@ impl Default for FetchConfig {
 }
 
 impl FetchConfig {
-    /// The defaults within so many bytes of memory: all of it may be reordered, a quarter be in
+    /// The defaults, with so many bytes of memory instead of theirs: all of it may be reordered, a quarter be in
     /// flight.
     #[must_use]
     pub fn within(reorder_bytes: u64) -> Self {
         let defaults = Self::default();
-        let reorder_bytes = reorder_bytes.min(defaults.reorder_bytes);
         let max_bytes = reorder_bytes / 4;
         let most_joined_bytes = defaults.most_joined_bytes.min(max_bytes / 8);
         Self { max_bytes, reorder_bytes, most_joined_bytes, ..defaults }

@@ -29,6 +29,38 @@ pub struct FetchFigures {
     pub waits: FetchWaits,
 }
 
+impl FetchFigures {
+    /// The same, with the counts and waits of a queue that came before it.
+    #[must_use]
+    pub fn after(mut self, before: &Self) -> Self {
+        let (counts, waits) = (&mut self.counts, &mut self.waits);
+        let (more, waited) = (&before.counts, &before.waits);
+        for (count, more) in [
+            (&mut counts.requested, more.requested),
+            (&mut counts.answered, more.answered),
+            (&mut counts.bytes, more.bytes),
+            (&mut counts.joined, more.joined),
+            (&mut counts.hedged, more.hedged),
+            (&mut counts.hedges_won, more.hedges_won),
+            (&mut counts.retried, more.retried),
+            (&mut counts.throttled, more.throttled),
+            (&mut counts.timed_out, more.timed_out),
+            (&mut counts.cancelled, more.cancelled),
+            (&mut counts.withdrawn, more.withdrawn),
+            (&mut counts.failed, more.failed),
+            (&mut counts.urgent, more.urgent),
+            (&mut waits.requests_ns, waited.requests_ns),
+            (&mut waits.bytes_ns, waited.bytes_ns),
+            (&mut waits.reorder_ns, waited.reorder_ns),
+            (&mut waits.retry_ns, waited.retry_ns),
+            (&mut waits.offer_ns, waited.offer_ns),
+        ] {
+            *count = count.saturating_add(more);
+        }
+        self
+    }
+}
+
 /// What has happened in a fetch queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FetchCounts {
@@ -104,6 +136,11 @@ impl Waiting {
             Cause::Offer => &mut self.waits.offer_ns,
         };
         *total = total.saturating_add(now.since(since));
+    }
+
+    /// What is being waited for.
+    pub(super) fn cause(&self) -> Option<Cause> {
+        self.since.map(|(cause, _)| cause)
     }
 
     /// Nothing can be requested from now on.

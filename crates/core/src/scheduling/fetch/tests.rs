@@ -448,6 +448,13 @@ fn what_was_withdrawn_from_a_joined_request_and_offered_again_comes_with_its_own
 }
 
 #[test]
+fn more_memory_is_more_in_flight() {
+    let within = FetchConfig::within(4 << 30);
+    assert_eq!((within.reorder_bytes, within.max_bytes), (4 << 30, 1 << 30));
+    assert_eq!(within.most_joined_bytes, FetchConfig::default().most_joined_bytes);
+}
+
+#[test]
 fn a_record_larger_than_every_bound_comes_when_it_is_needed() {
     let config = FetchConfig { max_bytes: 10, reorder_bytes: 20, ..plain() };
     let mut queue = FetchQueue::new(config);
@@ -458,4 +465,60 @@ fn a_record_larger_than_every_bound_comes_when_it_is_needed() {
     assert_eq!(objects(&requests(&mut queue, ms(1))), NONE);
     queue.taken(0);
     assert_eq!(objects(&requests(&mut queue, ms(1))), [1]);
+}
+
+#[test]
+fn a_position_that_is_needed_sooner_keeps_what_is_on_its_way_and_what_has_come() {
+    let mut queue = FetchQueue::new(FetchConfig { max_requests: 2, ..plain() });
+    offer(&mut queue, 10..14);
+    let sent = requests(&mut queue, ms(0));
+    assert_eq!(answer(&mut queue, sent[0].0, ms(1)), [10]);
+    // One that is here, one that is on its way, and one that is not requested.
+    for (from, to) in [(10, 3), (11, 4), (13, 5)] {
+        assert!(queue.renumber(from, to));
+    }
+    assert!(!queue.renumber(13, 6) && !queue.renumber(12, 4), "not known; known already");
+    assert_eq!(objects(&requests(&mut queue, ms(2))), [13], "before the twelfth");
+    assert_eq!(answer(&mut queue, sent[1].0, ms(3)), [4]);
+    queue.taken(3);
+    queue.taken(4);
+    assert_eq!(queue.figures().reordered_bytes, 0);
+    assert!(queue.is_missing(5) && !queue.is_missing(13));
+}
+
+#[test]
+fn what_waits_for_room_beyond_its_deadline_is_sent_with_time_or_not_at_all() {
+    let throttled = Failure::Throttled { retry_after_ns: None };
+    for failure in [throttled, Failure::Reset] {
+        let mut queue = FetchQueue::new(plain());
+        offer(&mut queue, 0..3);
+        let sent = requests(&mut queue, ms(0));
+        for (request, _) in &sent[1..] {
+            queue.failed(*request, failure, ms(1));
+        }
+        let is_alive = failure == throttled;
+        if is_alive {
+            assert_eq!(answer(&mut queue, sent[0].0, ms(9_900)), [0]);
+        }
+        // Nobody asked meanwhile: their deadlines are over.
+        let (steps, _) = steps(&mut queue, ms(10_500));
+        let n_given_up =
+            steps.iter().filter(|it| matches!(it, FetchStep::GiveUp { .. })).count();
+        let timeouts = steps.iter().filter_map(|step| match step {
+            FetchStep::Request { timeout_ns, .. } => Some(*timeout_ns),
+            FetchStep::Cancel { .. }
+            | FetchStep::GiveUp { .. }
+            | FetchStep::WakeAt(_)
+            | FetchStep::Idle => None,
+        });
+        let timeouts: Vec<_> = timeouts.collect();
+        if is_alive {
+            assert!(!timeouts.is_empty() && n_given_up == 0, "{steps:?}");
+            assert!(timeouts.iter().all(|ns| *ns == 4_000 * MILLI), "{timeouts:?}");
+        } else {
+            assert_eq!((timeouts, n_given_up), (vec![], 3), "{steps:?}");
+        }
+        let counts = queue.figures().counts;
+        assert_eq!(counts.timed_out, u64::from(!is_alive), "{counts:?}");
+    }
 }

@@ -1,0 +1,84 @@
+//! Changes to what is wanted: another order, another place in it, and room for what is needed first.
+//!
+//! For callers that offer far ahead and then learn that they need something else sooner.
+
+use super::{Cause, FetchQueue, State};
+
+impl FetchQueue {
+    /// Withdraws all positions.
+    pub fn withdraw_all(&mut self) {
+        while let Some((position, _)) = self.items.first_key_value() {
+            self.withdraw(*position);
+        }
+    }
+
+    /// The caller can do nothing before it has this position: it is requested next, beyond the
+    /// bounds if it must. Needed only by a caller that does not take the lowest position first.
+    pub fn awaits(&mut self, position: u64) {
+        self.awaited = Some(position);
+    }
+
+    /// A position is needed at another place in the order: it is known as `to` from now on. What is on
+    /// its way or has come for it is kept. False where `from` is not known, or `to` is.
+    pub fn renumber(&mut self, from: u64, to: u64) -> bool {
+        if self.items.contains_key(&to) {
+            return false;
+        }
+        let Some(item) = self.items.remove(&from) else { return false };
+        match item.state {
+            State::Pending => {
+                self.pending.remove(from, item.object, item.range.start);
+                self.pending.insert(to, item.object, &item.range);
+            }
+            State::Asked(id) | State::Here(id) => {
+                let members = self.groups.get_mut(&id).map(|group| &mut group.members);
+                for member in members.into_iter().flatten() {
+                    if *member == from {
+                        *member = to;
+                    }
+                }
+            }
+        }
+        if self.missing.remove(&from) {
+            self.missing.insert(to);
+        }
+        if self.awaited == Some(from) {
+            self.awaited = Some(to);
+        }
+        self.items.insert(to, item);
+        true
+    }
+
+    /// Whether a position is offered and has neither arrived, failed nor been withdrawn.
+    #[must_use]
+    pub fn is_missing(&self, position: u64) -> bool {
+        self.missing.contains(&position)
+    }
+
+    /// Whether a position takes room: it has been requested, and not been taken.
+    #[must_use]
+    pub fn is_held(&self, position: u64) -> bool {
+        let state = self.items.get(&position).map(|item| item.state);
+        matches!(state, Some(State::Asked(_) | State::Here(_)))
+    }
+
+    /// The bytes of a position that is offered and has not been requested; 0 of any other.
+    #[must_use]
+    pub fn unrequested_bytes(&self, position: u64) -> u64 {
+        let item = self.items.get(&position);
+        let item = item.filter(|item| item.state == State::Pending);
+        item.map_or(0, |item| item.range.end - item.range.start)
+    }
+
+    /// Bytes that may be requested before the reorder buffer is full.
+    #[must_use]
+    pub fn room_bytes(&self) -> u64 {
+        self.room_held()
+    }
+
+    /// Whether [`Self::next`] found the reorder buffer too full for what is needed next.
+    #[must_use]
+    pub fn lacks_room(&self) -> bool {
+        self.waiting.cause() == Some(Cause::Reorder)
+    }
+}

@@ -1,0 +1,332 @@
+//! What is ordered from a remote store: the books (`wanted.rs`) and the queue (`core::fetch`), kept in
+//! step.
+//!
+//! What is only foretold never keeps a job waiting: its rows go before it, and have its room. What is no
+//! longer foretold stays as long as nothing else needs its room, as it may be needed after all. Nothing
+//! here does I/O.
+
+use bothends_core::fetch::{FetchQueue, Wanted};
+use bothends_core::ids::SampleId;
+use bothends_dataset::Piece;
+
+use crate::make::front::FrontJob;
+use crate::read::wanted::{BatchKey, Books, Complete};
+
+/// The books, and the queue that has what is missing in them.
+#[derive(Debug)]
+pub(crate) struct Orders {
+    pub(crate) queue: FetchQueue,
+    pub(crate) books: Books,
+}
+
+impl Orders {
+    pub(crate) fn new(queue: FetchQueue) -> Self {
+        Self { queue, books: Books::default() }
+    }
+
+    /// A batch is foretold; its rows are asked for where it is new.
+    pub(crate) fn foretold(
+        &mut self,
+        key: BatchKey,
+        rows: impl FnOnce() -> Vec<(SampleId, Piece)>,
+    ) {
+        let positions = match self.books.has(key) {
+            true => self.books.foretold_again(key),
+            false => self.books.foretold(key, rows()),
+        };
+        self.offer(&positions);
+    }
+
+    /// These alone are foretold: what is missing of others is not requested any more.
+    pub(crate) fn keep_only(&mut self, is_wanted: impl Fn(BatchKey) -> bool) {
+        for key in self.books.unwanted(is_wanted) {
+            match self.books.set_aside(key) {
+                Some(missing) => {
+                    missing.into_iter().for_each(|at| self.queue.withdraw(at));
+                }
+                None => self.withdraw(key),
+            }
+        }
+    }
+
+    /// Batches whose job was revoked.
+    pub(crate) fn leave_out_revoked(&mut self) {
+        for key in self.books.revoked() {
+            self.withdraw(key);
+        }
+    }
+
+    /// The job of a batch. Its rows that are complete by that; the others come before all that is
+    /// only foretold.
+    pub(crate) fn job(
+        &mut self,
+        key: BatchKey,
+        job: FrontJob,
+        rows: impl FnOnce() -> Vec<(SampleId, Piece)>,
+    ) -> Vec<Complete> {
+        let missing = if self.books.is(key, &job.rows) {
+            for (from, to) in self.books.hasten(key) {
+                self.queue.renumber(from, to);
+            }
+            self.books.missing(key)
+        } else {
+            self.withdraw(key);
+            self.books.urgent(key, rows())
+        };
+        let complete = self.books.job(key, job);
+        self.offer(&missing);
+        self.make_room();
+        complete
+    }
+
+    /// What has not been requested for jobs gets the room of what is only foretold, beginning with
+    /// what is needed last; that is requested again when there is room.
+    fn make_room(&mut self) {
+        let positions = self.books.of_jobs();
+        let needs: u64 = positions.map(|at| self.queue.unrequested_bytes(at)).sum();
+        if self.queue.room_bytes() >= needs {
+            return;
+        }
+        while self.drop_set_aside() {
+            if self.queue.room_bytes() >= needs {
+                return;
+            }
+        }
+        for at in self.books.foretold_backwards() {
+            if self.queue.room_bytes() >= needs {
+                return;
+            }
+            if self.queue.is_held(at) {
+                self.queue.withdraw(at);
+                self.books.forget_record(at);
+                self.offer(&[at]);
+            }
+        }
+    }
+
+    /// Drops what has come of a batch that is not foretold any more; false where there is none.
+    pub(crate) fn drop_set_aside(&mut self) -> bool {
+        let Some(key) = self.books.first_set_aside() else { return false };
+        self.withdraw(key);
+        true
+    }
+
+    fn withdraw(&mut self, key: BatchKey) {
+        for position in self.books.withdraw(key) {
+            self.queue.withdraw(position);
+        }
+    }
+
+    fn offer(&mut self, positions: &[u64]) {
+        for &position in positions {
+            let Some(Piece { extent, .. }) = self.books.piece(position) else { continue };
+            let end = extent.offset.saturating_add(u64::from(extent.len));
+            let range = extent.offset..end;
+            self.queue.offer(Wanted { position, object: extent.file.0, range });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bothends_core::fetch::{FetchConfig, FetchStep, Hedge, RequestId};
+    use bothends_core::ids::{BatchIdx, EpochIdx, Ns};
+    use bothends_core::sample::{Encoding, Extent};
+    use bothends_dataset::TableBuilder;
+    use bothends_slots::{Job, JobId, Producer, Ring, RingConfig};
+    use bothends_storage::Bytes;
+    use crossbeam::channel::{Receiver, unbounded};
+
+    use super::*;
+    use crate::collect::bell::bell;
+    use crate::make::front::Front;
+
+    const ROWS: u64 = 4;
+    const RECORD: u32 = 100;
+    const BATCH: u64 = 400;
+
+    fn key(batch: u32) -> BatchKey {
+        (EpochIdx(0), BatchIdx(batch))
+    }
+
+    /// A store with room for so many batches, and a front that gives jobs.
+    struct World {
+        orders: Orders,
+        front: Front,
+        jobs: Receiver<FrontJob>,
+        ring: Ring,
+        in_flight: Vec<RequestId>,
+        n_requests: usize,
+    }
+
+    impl World {
+        fn new(room_batches: u64) -> Self {
+            let config = FetchConfig {
+                reorder_bytes: room_batches * BATCH,
+                most_joined_bytes: 0,
+                hedge: Hedge::Off,
+                ..FetchConfig::default()
+            };
+            let (jobs_in, jobs) = unbounded();
+            let ring = RingConfig { n_slots: 4, slot_bytes: 4 * 4 };
+            Self {
+                orders: Orders::new(FetchQueue::new(config)),
+                front: Front::new(jobs_in, bell().0, 4, 2, 4),
+                jobs,
+                ring: Ring::new(ring).unwrap(),
+                in_flight: Vec::new(),
+                n_requests: 0,
+            }
+        }
+
+        fn samples(batch: u32) -> impl Iterator<Item = SampleId> {
+            let first = u64::from(batch) * ROWS;
+            (first..first + ROWS).map(SampleId)
+        }
+
+        /// The rows of a batch, each in an object of its own.
+        fn rows(batch: u32) -> Vec<(SampleId, Piece)> {
+            let mut table = TableBuilder::new(Encoding::Opaque);
+            for sample in 0..u64::from(batch + 1) * ROWS {
+                let file = table.file(&format!("object-{sample}")).unwrap();
+                table.sample(Extent { file, offset: 0, len: RECORD }, 0);
+            }
+            let table = table.build().unwrap();
+            Self::samples(batch).map(|id| (id, table.piece(id, |_| None))).collect()
+        }
+
+        fn foretell(&mut self, batches: &[u32]) {
+            self.orders.keep_only(|(_, batch)| batches.contains(&batch.0));
+            for &batch in batches {
+                self.orders.foretold(key(batch), || Self::rows(batch));
+            }
+            self.step();
+        }
+
+        /// The samples that are complete by the job of a batch.
+        fn job(&mut self, batch: u32) -> Vec<u64> {
+            let (id, epoch, batch) = (JobId(batch.into()), EpochIdx(0), BatchIdx(batch));
+            let job = Job { id, epoch, batch, samples: Self::samples(batch.0).collect() };
+            let slot = self.ring.take(Duration::ZERO).unwrap();
+            self.front.submit(job, slot).unwrap();
+            let job = self.jobs.recv().unwrap();
+            let rows = || Self::rows(batch.0);
+            let complete = self.orders.job((epoch, batch), job, rows);
+            let complete = self.hand_on(complete);
+            self.step();
+            complete
+        }
+
+        fn step(&mut self) {
+            loop {
+                match self.orders.queue.next(Ns(0)) {
+                    FetchStep::Request { request, .. } => {
+                        self.n_requests += 1;
+                        self.in_flight.push(request);
+                    }
+                    FetchStep::Cancel { request } => {
+                        self.in_flight.retain(|known| *known != request);
+                    }
+                    FetchStep::GiveUp { position } => panic!("{position} is given up"),
+                    FetchStep::WakeAt(_) | FetchStep::Idle => {
+                        let lacks_room = self.orders.queue.lacks_room();
+                        if !lacks_room || !self.orders.drop_set_aside() {
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+
+        /// All that is on its way arrives. The samples that are complete by that.
+        fn answer(&mut self) -> Vec<u64> {
+            let mut complete = Vec::new();
+            for request in std::mem::take(&mut self.in_flight) {
+                for piece in self.orders.queue.arrived(request, Ns(0)).to_vec() {
+                    let record = Ok((Bytes::new(), 0..0));
+                    complete.extend(self.orders.books.fetched(piece.position, record));
+                }
+            }
+            let complete = self.hand_on(complete);
+            self.step();
+            complete
+        }
+
+        fn hand_on(&mut self, complete: Vec<Complete>) -> Vec<u64> {
+            let taken = complete.into_iter().map(|it| {
+                self.orders.queue.taken(it.position);
+                it.sample.0
+            });
+            taken.collect()
+        }
+    }
+
+    fn all_of(batch: u32) -> Vec<u64> {
+        World::samples(batch).map(|sample| sample.0).collect()
+    }
+
+    /// A device that has died gave a batch back, and it is needed before those that have come.
+    #[test]
+    fn a_batch_that_is_foretold_late_and_needed_first_has_the_room_of_later_ones() {
+        let mut world = World::new(3);
+        world.foretell(&[5, 6, 7, 8, 9]);
+        assert!(world.answer().is_empty());
+        assert!(world.in_flight.is_empty(), "there is room for three");
+        world.foretell(&[2, 5, 6, 7, 8, 9]);
+        assert!(world.job(2).is_empty());
+        assert_eq!(world.in_flight.len(), 4, "all of them at once");
+        assert_eq!(world.answer(), all_of(2));
+        // What had to give way comes again, and in its order.
+        for batch in [5, 6] {
+            assert_eq!(world.job(batch), all_of(batch), "it was kept");
+        }
+        let mut complete = world.job(7);
+        while complete.len() < 4 && !world.in_flight.is_empty() {
+            complete.extend(world.answer());
+        }
+        assert_eq!(complete, all_of(7));
+    }
+
+    #[test]
+    fn a_batch_that_nobody_foretold_is_fetched_at_once_though_all_room_is_taken() {
+        let mut world = World::new(3);
+        world.foretell(&[5, 6, 7, 8]);
+        world.answer();
+        assert!(world.job(2).is_empty());
+        assert_eq!(world.in_flight.len(), 4, "all of them at once");
+        assert_eq!(world.answer(), all_of(2));
+    }
+
+    #[test]
+    fn what_is_on_its_way_when_its_job_comes_is_not_requested_again() {
+        let mut world = World::new(8);
+        world.foretell(&[5]);
+        world.foretell(&[5, 2]);
+        assert!(world.job(2).is_empty());
+        assert_eq!(world.n_requests, 8);
+        let mut complete = world.answer();
+        complete.extend(world.job(5));
+        assert_eq!(complete, [all_of(2), all_of(5)].concat());
+        assert_eq!((world.n_requests, world.orders.queue.figures().offered), (8, 0));
+    }
+
+    /// The front rests and is needed after all.
+    #[test]
+    fn what_has_come_is_kept_while_nothing_is_foretold_and_nothing_needs_its_room() {
+        let mut world = World::new(2);
+        world.foretell(&[0, 1]);
+        world.answer();
+        world.foretell(&[]);
+        world.foretell(&[0, 1]);
+        assert_eq!(world.job(0), all_of(0));
+        assert_eq!(world.n_requests, 8);
+        // A device has claimed it, and the next one needs its room.
+        world.foretell(&[2, 3]);
+        assert_eq!(world.n_requests, 16);
+        world.answer();
+        assert_eq!([world.job(2), world.job(3)], [all_of(2), all_of(3)]);
+        assert_eq!(world.orders.queue.figures().held_bytes, 0);
+    }
+}
