@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bothends_agent::{DataRoot, FileStore, Links, NoCosts, Server, ServerConfig};
@@ -138,6 +139,19 @@ fn one_stream_whoever_makes_it_and_its_samples_are_counted() -> Result<()> {
         } else {
             ensure!(both.back[0].batches > 0, "the device made nothing");
         }
+    }
+    Ok(())
+}
+
+/// An epoch so long that ids and batches do not suffice for several of it is measured as it is.
+#[test]
+fn a_run_that_is_valid_is_measured() -> Result<()> {
+    let data = Data::new()?;
+    for (stop, repeat) in [(MixStop::Samples(1 << 27), 1), (MixStop::First, 3)] {
+        let config = data.config();
+        let mix = config.mix.map(|mix| MixedData { stop, ..mix });
+        let config = RunConfig { mix, repeat, ..config };
+        Runtime::open(config)?.measure_front(Duration::ZERO)?;
     }
     Ok(())
 }

@@ -121,6 +121,23 @@ pub enum PackError {
         /// The folder.
         folder: PathBuf,
     },
+    /// A store where it would be taken for files.
+    #[error(
+        "`{}` is a store, and stores are packed and converted where they are a folder of this machine; \
+         copy it to one first, and give the folder's path", path.display()
+    )]
+    StoreAsFiles {
+        /// The store.
+        path: PathBuf,
+    },
+    /// The new file would be in a remote storage.
+    #[error(
+        "`{url}` is a URL, and files are written on this machine; name a file, and copy it from there"
+    )]
+    RemoteFile {
+        /// The new file, without secrets.
+        url: String,
+    },
     /// Sources whose samples mean different things.
     #[error(
         "{one} and {other} differ in their {what}, so their samples cannot be one data set; \

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use bothends_core::sample::Encoding;
 use bothends_io::replace;
+use bothends_storage::{is_url, without_secrets};
 
 use crate::record::Item;
 use crate::{Converter, PackError, Progress, Source};
@@ -19,13 +20,16 @@ use crate::{Converter, PackError, Progress, Source};
 /// `observer`. Everything written is on the disk when this returns.
 ///
 /// # Errors
-/// [`PackError::NoSuchFormat`], [`PackError::Exists`] and [`PackError::NotImages`] before anything is written;
-/// [`PackError`]. Nothing is left under the name of the file then.
+/// [`PackError::RemoteFile`], [`PackError::NoSuchFormat`], [`PackError::Exists`] and [`PackError::NotImages`] before
+/// anything is written; [`PackError`]. Nothing that was written is left then.
 pub fn export(
     source: &dyn Source,
     path: &Path,
     observer: &mut dyn FnMut(Progress),
 ) -> Result<Progress, PackError> {
+    if let Some(url) = path.to_str().filter(|path| is_url(path)) {
+        return Err(PackError::RemoteFile { url: without_secrets(url) });
+    }
     if path.extension().is_none_or(|ending| ending != datadings::ENDING) {
         return Err(PackError::NoSuchFormat { path: path.to_owned() });
     }
@@ -38,16 +42,22 @@ pub fn export(
         return Err(PackError::NotImages { source_name: source.name() });
     }
     // What `replace` takes is an error of the system; the one that is told is kept here.
-    let mut failed = None;
+    let (mut failed, mut beside) = (None, Vec::new());
     let written = replace(path, |file| {
         let mut writer = datadings::Writer::new(file);
         let written = samples(source, (path, &mut writer), observer)
-            .and_then(|progress| writer.finish(path).map(|()| progress));
+            .and_then(|progress| writer.finish(path, &mut beside).map(|()| progress));
         written.map_err(|error| {
             failed = Some(error);
             std::io::ErrorKind::Other.into()
         })
     });
+    if written.is_err() {
+        // They were not there before, and would refuse the next attempt.
+        for path in beside {
+            let _ = std::fs::remove_file(path);
+        }
+    }
     match (written, failed) {
         (Ok(progress), _) => Ok(progress),
         (Err(_), Some(error)) => Err(error),
@@ -86,6 +96,8 @@ fn samples(
 struct Keys {
     n_in_file: HashMap<String, u64>,
     given: HashSet<String>,
+    /// The number of the next sample that has the place of another one.
+    next: HashMap<String, u64>,
 }
 
 impl Keys {
@@ -96,11 +108,11 @@ impl Keys {
             false => format!("{}@{}", item.path, item.at),
         };
         // A list may name a file twice.
-        for nth in 2_u64.. {
-            if self.given.insert(key.clone()) {
-                break;
-            }
-            key = format!("{}@{}#{nth}", item.path, item.at);
+        while !self.given.insert(key.clone()) {
+            let place = format!("{}@{}", item.path, item.at);
+            let nth = self.next.entry(place.clone()).or_insert(2);
+            key = format!("{place}#{nth}");
+            *nth += 1;
         }
         key
     }
@@ -110,6 +122,39 @@ impl Keys {
 mod tests {
     use super::*;
 
+    fn data_set(folder: &Path) -> crate::Files {
+        let data = folder.join("data/cat");
+        std::fs::create_dir_all(&data).unwrap();
+        std::fs::write(data.join("1.jpg"), b"ab").unwrap();
+        crate::Files::open(&folder.join("data")).unwrap()
+    }
+
+    #[test]
+    fn a_failed_attempt_does_not_refuse_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = data_set(folder.path());
+        let path = folder.path().join("new.msgpack");
+        for name in ["new.msgpack.md5", "new.msgpack"] {
+            // Nothing can take the name of a folder that has something in it.
+            let taken = folder.path().join(name);
+            let mut take = |_| std::fs::create_dir_all(taken.join("x")).unwrap();
+            export(&source, &path, &mut take).unwrap_err();
+            std::fs::remove_dir_all(&taken).unwrap();
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "{name}");
+        }
+        export(&source, &path, &mut |_| ()).unwrap();
+        assert!(datadings::files(&path).all(|path| path.is_file()));
+    }
+
+    #[test]
+    fn a_url_is_no_name_of_a_new_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = data_set(folder.path());
+        let url = Path::new("redis://user:secret@host/new.msgpack");
+        let line = export(&source, url, &mut |_| ()).unwrap_err().to_string();
+        assert!(line.starts_with("`redis://host/new.msgpack` is a URL, and"), "{line}");
+    }
+
     #[test]
     fn every_sample_has_a_key_of_its_own() {
         let mut keys = Keys::default();
@@ -118,9 +163,19 @@ mod tests {
             Item { path, is_sample: true, label: 0, at, len: 1 }
         };
         keys.n_in_file = [("a/1.jpg".to_owned(), 1), ("0.tar".to_owned(), 3)].into();
-        let given =
-            [item("a/1.jpg", 0), item("0.tar", 512), item("0.tar", 9), item("0.tar", 9)];
+        let given = [
+            item("a/1.jpg", 0),
+            item("0.tar", 512),
+            item("0.tar", 9),
+            item("0.tar", 9),
+            item("0.tar", 9),
+        ];
         let given = given.map(|item| keys.of(&item));
-        assert_eq!(given, ["a/1.jpg", "0.tar@512", "0.tar@9", "0.tar@9#2"]);
+        let expected = ["a/1.jpg", "0.tar@512", "0.tar@9", "0.tar@9#2", "0.tar@9#3"];
+        assert_eq!(given, expected);
+        // Each costs the same, however many there are.
+        let n = 100_000;
+        (6..n).for_each(|_| drop(keys.of(&item("0.tar", 9))));
+        assert_eq!(keys.of(&item("0.tar", 9)), format!("0.tar@9#{}", n - 2));
     }
 }

@@ -28,7 +28,7 @@ mod _native {
     #[pymodule_export]
     use crate::batch::Batch;
     #[pymodule_export]
-    use crate::loader::{Consumer, NativeLoader, own_gpu};
+    use crate::loader::{Consumer, NativeLoader, own_gpu, without_secrets};
     #[pymodule_export]
     use crate::supplied::Samples;
 

@@ -306,6 +306,12 @@ pub(crate) fn own_gpu() -> u32 {
     Ranks::told_by(|name| std::env::var(name).ok()).gpu()
 }
 
+/// The path or URL of a data set for messages: without a user and a password.
+#[pyfunction]
+pub(crate) fn without_secrets(data: &str) -> String {
+    bothends_runtime::without_secrets(data)
+}
+
 /// Words of eight bytes.
 fn words(bytes: &[u8]) -> impl Iterator<Item = [u8; 8]> + '_ {
     bytes.chunks_exact(8).map(|word| {

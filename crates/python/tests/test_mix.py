@@ -60,6 +60,8 @@ def test_a_mix_ends_where_it_says_and_is_resumed(small: Path, other: Path) -> No
     again = pickle.loads(pickle.dumps(first))
     assert [batch.sample_ids.tolist() for batch in again.batches()] == whole[4:]
     assert "other" in repr(first)
+    url = bothends.Mix({"a": "redis://user:secret@host/x"})
+    assert repr(url) == "<bothends.Mix a=redis://host/x x 1>"
 
 
 def test_labels_are_merged_or_kept_apart(small: Path, other: Path) -> None:

@@ -99,4 +99,4 @@ pub use bothends_gpu::owners::ConsumerStream;
 pub use bothends_gpu::path::{Path as GpuPath, Report as PathReport};
 pub use bothends_io::{ReaderKind, replace};
 pub use bothends_side_index::{BlockCacheStats, SideIndexStats};
-pub use bothends_storage::{Objects, is_url};
+pub use bothends_storage::{Objects, is_url, without_secrets};

@@ -37,8 +37,9 @@ const EXTENSION: &str = "table";
 /// Walks that find fewer samples are over at once.
 const LEAST_SAMPLES: u64 = 256;
 
-/// A file that was changed so lately may change again without another time: clocks of file systems go in steps.
-const STEP: Duration = Duration::from_millis(50);
+/// A file that was changed so lately may change again without another time: clocks of file systems go in steps, of
+/// which the longest in use are FAT's.
+const STEP: Duration = Duration::from_secs(2);
 
 /// A change of how formats are read that gives other tables from the same files takes another number.
 const READING: u32 = 1;

@@ -7,7 +7,7 @@ use bothends_pack::{
     Destination, Files, OpenStore, PackConfig, Progress, Source, Stored, check_outside,
     is_store,
 };
-use bothends_runtime::is_url;
+use bothends_runtime::{is_url, without_secrets};
 
 use crate::args::{ConvertArgs, PackArgs, UnpackArgs};
 use crate::failed::{Failed, wrong};
@@ -29,7 +29,7 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Failed> {
         return Err(wrong(format!(
             "`{}` is a URL, and stores are written on this machine; name a folder, and copy \
              the store from there",
-            args.store.display()
+            without_secrets(&args.store.to_string_lossy())
         )));
     }
     for source in args.sources.iter().filter(|source| !is_url(&source.to_string_lossy()))
@@ -105,7 +105,9 @@ pub(crate) fn unpack(args: &UnpackArgs) -> Result<(), Failed> {
 
 /// Writes the samples of a data set or a store to a file of another tool.
 pub(crate) fn convert(args: &ConvertArgs) -> Result<(), Failed> {
-    check_outside(&args.file, &args.source)?;
+    if !is_url(&args.source.to_string_lossy()) {
+        check_outside(&args.file, &args.source)?;
+    }
     let mut show = Show::new("converting");
     let observer = &mut |progress| show.step(progress);
     let done = match is_store(&args.source) {
@@ -199,6 +201,20 @@ fn line(what: &str, progress: Progress, elapsed: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_data_set_at_a_url_is_converted() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data/cat");
+        std::fs::create_dir_all(&data).unwrap();
+        std::fs::write(data.join("1.jpg"), b"ab").unwrap();
+        let args = ConvertArgs {
+            source: format!("file://{}/data", folder.path().display()).into(),
+            file: folder.path().join("new.msgpack"),
+        };
+        assert!(convert(&args).is_ok());
+        assert!(args.file.is_file());
+    }
 
     #[test]
     fn records_of_an_earlier_attempt_tell_nothing_of_the_time_left() {

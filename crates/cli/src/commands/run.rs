@@ -8,7 +8,7 @@ use bothends_report::{Header, ReportInput};
 use bothends_runtime::{
     Damaged, DriveConfig, EpochResult, Fetches, Loader, MemoryBudget, MixedData,
     MixedSource, RankConfig, ReadConfig, Replacement, RunConfig, RunResult, Runtime,
-    RuntimeError, SourceSamples, StopRequest, drive, rates_folder,
+    RuntimeError, SourceSamples, StopRequest, drive, rates_folder, without_secrets,
 };
 
 use crate::args::run::{ConsumerArgs, DataArgs, DeviceArgs, RankArgs, RunArgs};
@@ -190,7 +190,7 @@ fn over(data: &DataArgs) -> Result<RunConfig, Failed> {
     if let Some(nth) = named.iter().position(Option::is_none) {
         return Err(wrong(format!(
             "`--data {}` is one of several and has no name; give NAME=PATH for each",
-            data.data[nth].display()
+            without_secrets(&data.data[nth].to_string_lossy())
         )));
     }
     let of_mix = |flag: &str, why: String| wrong(format!("`--mix-{flag}`: {why}"));

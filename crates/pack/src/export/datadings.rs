@@ -89,8 +89,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the other files, next to `path`, which is what the samples' file will be called.
-    pub(super) fn finish(self, path: &Path) -> Result<(), PackError> {
+    /// Writes the other files, next to `path`, which is what the samples' file will be called; `written` gets the
+    /// name of each that is there, also where a later one fails.
+    pub(super) fn finish(
+        self,
+        path: &Path,
+        written: &mut Vec<PathBuf>,
+    ) -> Result<(), PackError> {
         let failed = |path: &Path| PackError::at("write", path);
         let file =
             self.file.into_inner().map_err(|error| failed(path)(error.into_error()))?;
@@ -107,9 +112,12 @@ impl Writer {
             let path = beside(path, ending);
             write_whole(&path, &bytes).map_err(failed(&path))?;
             sums += &line(Md5::new_with_prefix(&bytes), &name(&path));
+            written.push(path);
         }
         let path = beside(path, SUMS);
-        write_whole(&path, sums.as_bytes()).map_err(failed(&path))
+        write_whole(&path, sums.as_bytes()).map_err(failed(&path))?;
+        written.push(path);
+        Ok(())
     }
 }
 
@@ -241,7 +249,7 @@ mod tests {
         writer.write("b".to_owned(), &[], 7).unwrap();
         writer.write("cat/n01.JPEG".to_owned(), &[0; 300], 1000).unwrap();
         assert_eq!(writer.len(), 383);
-        writer.finish(&path).unwrap();
+        writer.finish(&path, &mut Vec::new()).unwrap();
         let hex = |ending: &str| {
             let bytes = std::fs::read(beside(&path, ending)).unwrap();
             bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()

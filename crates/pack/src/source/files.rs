@@ -104,6 +104,10 @@ impl Files {
     }
 
     fn of(place: Place, target: String, found: Found) -> Result<Self, PackError> {
+        // A store's records are not files, and only `stored.rs` has what they are made of again.
+        if found.format == Format::Store {
+            return Err(PackError::StoreAsFiles { path: place.path(&target) });
+        }
         let table = found.table;
         let mut files = Vec::new();
         let mut empty_folders = Vec::new();
@@ -421,6 +425,21 @@ mod tests {
         };
         let thread = thread::Builder::new().stack_size(256 << 10).spawn(walk).unwrap();
         assert_eq!(thread.join().unwrap(), ["a", &deep, "c/d", "c-"]);
+    }
+
+    #[test]
+    fn records_of_a_store_are_not_packed_as_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir_all(data.join("cat")).unwrap();
+        fs::write(data.join("cat/1.jpg"), b"ab").unwrap();
+        let url = |name| format!("file://{}/{name}", folder.path().display());
+        let files = Files::open(Path::new(&url("data"))).unwrap();
+        let config = crate::PackConfig::default();
+        crate::pack(&files, &folder.path().join("store"), &config, &mut |_| ()).unwrap();
+        let line = Files::open(Path::new(&url("store"))).unwrap_err().to_string();
+        assert!(line.contains("/store/` is a store, and"), "{line}");
+        assert!(line.contains("copy it to one first"), "{line}");
     }
 
     #[test]

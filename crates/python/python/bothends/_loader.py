@@ -476,7 +476,9 @@ class Loader:
         options = self._options
         data, recipe = options["data"], options["recipe"]
         if isinstance(data, dict):
-            data = " + ".join(each["data"] for each in data["sources"])
+            data = " + ".join(_native.without_secrets(each["data"]) for each in data["sources"])
+        else:
+            data = _native.without_secrets(data)
         name = recipe if isinstance(recipe, str) else recipe.get("name", "a recipe of its own")
         return (
             f"<bothends.Loader {data} {name} batch_size={self.batch_size} "

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from . import _native
 from ._errors import OptionsError
 
 
@@ -57,7 +58,8 @@ class Mix:
 
     def __repr__(self) -> str:
         sources = self._options["sources"]
-        parts = [f"{each['name']}={each['data']} x {each['weight']}" for each in sources]
+        shown = _native.without_secrets
+        parts = [f"{each['name']}={shown(each['data'])} x {each['weight']}" for each in sources]
         return f"<bothends.Mix {', '.join(parts)}>"
 
 

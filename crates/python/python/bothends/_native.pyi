@@ -4,6 +4,7 @@ from typing import Any
 __version__: str
 
 def own_gpu() -> int: ...
+def without_secrets(data: str) -> str: ...
 
 class Array:
     """A tensor of the loader, in host memory or on a GPU, shared through `__dlpack__`; in host

@@ -3,11 +3,12 @@
 //! Decides nothing: `core::plan::mix` does. `options.rs` reads the same from JSON.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bothends_core::nearest::did_you_mean;
 use bothends_core::plan::mix::MixStop;
 use bothends_dataset::JoinLabels;
+use bothends_storage::without_secrets;
 use serde_json::{Map, Value, json};
 
 /// Data sets that are mixed by weight.
@@ -23,8 +24,8 @@ pub struct MixedData {
     pub labels: JoinLabels,
 }
 
-/// One of them.
-#[derive(Debug, Clone, PartialEq)]
+/// One of them. What is shown of it has no password.
+#[derive(Clone, PartialEq)]
 pub struct MixedSource {
     /// Its name: what figures call it, and the folder that devices look for its files in.
     pub name: String,
@@ -172,12 +173,26 @@ fn source(value: Value) -> Result<MixedSource, String> {
     }
 }
 
-/// As it is given on a command line.
+fn shown(data: &Path) -> String {
+    without_secrets(&data.to_string_lossy())
+}
+
+impl fmt::Debug for MixedSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MixedSource")
+            .field("name", &self.name)
+            .field("data", &shown(&self.data))
+            .field("weight", &self.weight)
+            .finish()
+    }
+}
+
+/// As it is given on a command line, without passwords.
 impl fmt::Display for MixedData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (nth, MixedSource { name, data, weight }) in self.sources.iter().enumerate() {
             let space = if nth > 0 { " " } else { "" };
-            write!(f, "{space}{name}={},weight={weight}", data.display())?;
+            write!(f, "{space}{name}={},weight={weight}", shown(data))?;
         }
         Ok(())
     }
@@ -211,6 +226,15 @@ mod tests {
         assert_eq!(mix.labels, JoinLabels::Offset);
         let how = json!({"stop": 96, "replacement": true, "labels": "offset"});
         assert_eq!(mix.how(), how);
+    }
+
+    #[test]
+    fn no_password_of_a_mix_is_shown() {
+        let data = "redis://user:secret@host/x";
+        let mix = parse(json!({"sources": [{"name": "a", "data": data}]})).unwrap();
+        assert_eq!(mix.sources[0].data, PathBuf::from(data));
+        assert_eq!(mix.to_string(), "a=redis://host/x,weight=1");
+        assert!(!format!("{mix:?}").contains("secret"), "{mix:?}");
     }
 
     #[test]

@@ -32,7 +32,7 @@ const FINISH_PATIENCE: Duration = Duration::from_secs(3);
 /// How long the host is measured when a device's rate is given relative to it.
 const FOR_DEVICES: Duration = Duration::from_secs(2);
 
-/// The epoch of measurements: none that is trained on.
+/// The epoch of measurements: none that is trained on, unless ids do not reach that far.
 const MEASURED_EPOCH: EpochIdx = EpochIdx(u32::MAX);
 
 /// What a prong did alone.
@@ -194,10 +194,22 @@ impl Runtime {
     pub(crate) fn options_of_measurement(&self) -> EpochOptions {
         let batch = u64::from(self.config.batch_size);
         let world = u64::from(self.config.rank.world);
-        let repeat =
-            (ENOUGH_BATCHES * batch * world).div_ceil(self.source.n_samples().max(1));
-        let repeat = u32::try_from(repeat).unwrap_or(u32::MAX);
-        EpochOptions { repeat, ..self.options(MEASURED_EPOCH) }
+        let enough = ENOUGH_BATCHES.saturating_mul(batch).saturating_mul(world);
+        let own = self.config.repeat;
+        if self.config.mix.is_none() {
+            let repeat = repeats(enough, self.source.n_samples(), 1);
+            return EpochOptions { repeat, ..self.options(MEASURED_EPOCH) };
+        }
+        // An epoch of a mix is not as long as its data sets together, and has no more samples than ids tell
+        // apart: what does not fit is measured for as long as an epoch of the run lasts.
+        let repeat = repeats(enough, self.source.n_in_epoch(), own);
+        let choices =
+            [(repeat, MEASURED_EPOCH), (own, MEASURED_EPOCH), (own, EpochIdx(0))];
+        let options =
+            choices.map(|(repeat, epoch)| EpochOptions { repeat, ..self.options(epoch) });
+        let [.., last] = &options;
+        let fits = options.iter().find(|options| self.plan(options).is_ok());
+        fits.unwrap_or(last).clone()
     }
 
     /// Waits until no device works for the measurement any more: what is measured next would
@@ -211,6 +223,12 @@ impl Runtime {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// How often the data is repeated for an epoch of `enough` samples, if it has `n_in_epoch` when repeated `own` times.
+fn repeats(enough: u64, n_in_epoch: u64, own: u32) -> u32 {
+    let times = enough.div_ceil(n_in_epoch.max(1)).max(1);
+    u32::try_from(times.saturating_mul(own.into())).unwrap_or(u32::MAX)
 }
 
 /// Samples per second of all devices together while each had a job; `None` where one does not
@@ -234,6 +252,15 @@ fn busy_rate(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_measurement_repeats_an_epoch_and_not_less_than_the_run_does() {
+        assert_eq!(repeats(1000, 300, 1), 4);
+        assert_eq!(repeats(1000, 300, 5), 20);
+        assert_eq!(repeats(1000, 2000, 7), 7);
+        assert_eq!(repeats(1000, 0, 1), 1000);
+        assert_eq!(repeats(u64::MAX, 1, 2), u32::MAX);
+    }
 
     #[test]
     fn a_device_counts_while_it_is_busy() {

@@ -450,6 +450,8 @@ struct Listed {
 /// The samples of a run: the folders that their files lie in, and what was found there. What
 /// devices are told is limited too: an id means the same record everywhere.
 fn find(config: &RunConfig) -> Result<Listed, String> {
+    let is_kept = config.read.side_index != SideIndexUse::Off;
+    let tables = is_kept.then(Cache::of_tables).flatten();
     if let Some(mix) = &config.mix {
         if config.supplied.is_some() || config.shuffle == Shuffle::Supplied {
             return Err(
@@ -458,7 +460,8 @@ fn find(config: &RunConfig) -> Result<Listed, String> {
                     .to_owned(),
             );
         }
-        let Joined { roots, table, format, notes, sources } = join(mix, config.limit)?;
+        let joined = join(mix, config.limit, tables.as_ref())?;
+        let Joined { roots, table, format, notes, sources } = joined;
         let (table, sources) = (Arc::new(table), Some(Arc::new(sources)));
         return Ok(Listed { roots, table, format, notes, sources, remote: None });
     }
@@ -472,8 +475,6 @@ fn find(config: &RunConfig) -> Result<Listed, String> {
         return Ok(Listed { roots, table, format, notes, sources, remote });
     }
     let first = |table: Table| Arc::new(table.first(config.limit.unwrap_or(u64::MAX)));
-    let is_kept = config.read.side_index != SideIndexUse::Off;
-    let tables = is_kept.then(Cache::of_tables).flatten();
     let remote = remote::find(&config.data, config.objects.as_ref(), tables.clone())?;
     let (roots, found, remote) = match remote {
         Some((found, place)) => {

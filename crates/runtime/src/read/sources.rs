@@ -15,6 +15,7 @@ use bothends_storage::is_url;
 use crate::config::mix::{MixedData, Replacement};
 use crate::config::run::RunConfig;
 use crate::read::place::root_and_target;
+use crate::read::remote::without_secrets;
 
 /// The data sets of a run, in the order of their sample ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,13 +102,19 @@ pub(crate) struct Joined {
     pub(crate) sources: Sources,
 }
 
-/// Lists all data sets of a mix, of each the first `limit` samples. Blocks on the file system.
-pub(crate) fn join(mixed: &MixedData, limit: Option<u64>) -> Result<Joined, String> {
+/// Lists all data sets of a mix, or takes what is known of them from `cache`; of each the first `limit`
+/// samples. Blocks on the file system.
+pub(crate) fn join(
+    mixed: &MixedData,
+    limit: Option<u64>,
+    cache: Option<&Cache>,
+) -> Result<Joined, String> {
     let (mut roots, mut tables, mut formats) = (Vec::new(), Vec::new(), Vec::new());
     let mut notes = Vec::new();
     for source in &mixed.sources {
         let failed = |why: String| {
-            format!("data set `{}` ({}): {why}", source.name, source.data.display())
+            let shown = without_secrets(&source.data);
+            format!("data set `{}` ({}): {why}", source.name, shown.display())
         };
         if is_url(&source.data.to_string_lossy()) {
             let why =
@@ -115,10 +122,9 @@ pub(crate) fn join(mixed: &MixedData, limit: Option<u64>) -> Result<Joined, Stri
             return Err(failed(why.to_owned()));
         }
         let (root, target) = root_and_target(&source.data).map_err(failed)?;
-        let tables_kept = Cache::of_tables();
-        let found =
-            bothends_side_index::find(&Folder(root.clone()), &target, tables_kept)
-                .map_err(|e| failed(e.to_string()))?;
+        let folder = Folder(root.clone());
+        let found = bothends_side_index::find(&folder, &target, cache.cloned());
+        let found = found.map_err(|e| failed(e.to_string()))?;
         notes.extend(found.note.map(|note| format!("`{}`: {note}", source.name)));
         roots.push((source.name.clone(), root));
         tables.push(found.table.first(limit.unwrap_or(u64::MAX)));
@@ -148,6 +154,15 @@ pub(crate) fn join(mixed: &MixedData, limit: Option<u64>) -> Result<Joined, Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::mix::MixedSource;
+
+    #[test]
+    fn a_refusal_shows_no_password() {
+        let data = "redis://user:secret@host/x".into();
+        let source = MixedSource { name: "a".to_owned(), data, weight: 1.0 };
+        let line = join(&MixedData::new(vec![source]), None, None).unwrap_err();
+        assert!(line.starts_with("data set `a` (redis://host/x): "), "{line}");
+    }
 
     #[test]
     fn a_sample_is_of_the_data_set_that_its_record_is_in() {

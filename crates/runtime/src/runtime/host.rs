@@ -326,7 +326,7 @@ fn plan(
     options: &EpochOptions,
 ) -> Result<Plan, RuntimeError> {
     let plan_config = PlanConfig {
-        n_samples: source.n_samples() * u64::from(options.repeat),
+        n_samples: source.n_samples().saturating_mul(u64::from(options.repeat)),
         batch_size: config.batch_size,
         shuffle: config.shuffle,
         seed: config.seed,

@@ -141,7 +141,8 @@ impl Rows {
                     (read(file, message.at + 2, 8)?, read(file, message.at + 10, 8)?);
                 let needed = self.row_bytes * self.n;
                 if at == UNDEFINED && self.n > 0 {
-                    return Err(self.refused(file, "was never written"));
+                    let why = "has no bytes: its row was never written; write all rows";
+                    return Err(self.refused(file, why));
                 }
                 let end = at.checked_add(needed);
                 if self.n > 0 && (len < needed || end.is_none_or(|end| end > file.len()))
