@@ -105,7 +105,18 @@ const HOMES: &[(&str, &[&str])] = &[
     ("memchr", &["ops"]),
     (
         "nix",
-        &["io", "csd", "energy", "runtime", "slots", "gpu", "firmware-sim", "long-link"],
+        // In python a feature, see there.
+        &[
+            "io",
+            "csd",
+            "energy",
+            "runtime",
+            "slots",
+            "gpu",
+            "firmware-sim",
+            "long-link",
+            "python",
+        ],
     ),
     ("nvml-wrapper", &["energy"]),
     ("crc32fast", &["ops"]),
@@ -141,6 +152,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ),
     ("rcgen", &["csd", "storage", "tests"]), // in tests
     ("rustix", &["io", "python"]),           // in python a feature, see there
+    ("num-traits", &["python"]),             // a feature, see there
     ("object_store", &["storage"]),
     ("redis", &["storage"]),
     ("rustls", &["csd", "storage"]),
