@@ -55,8 +55,8 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path
 def test_it_is_small(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f" wheel: {wheel.stat().st_size / 1e6:.1f} MB ", end="")
-    # One that is built for tests is not optimised across crates, and nobody downloads it.
-    largest = 14e6 if wheel.parent.name == "debug" else 10e6
+    # One that is built for tests is hardly optimised, and nobody downloads it.
+    largest = 24e6 if wheel.parent.name == "debug" else 10e6
     assert wheel.stat().st_size <= largest
 
 
