@@ -34,6 +34,23 @@ use bothends_runtime::{
 use bothends_samples::GenerateConfig;
 use bothends_storage::Objects;
 
+/// One epoch to the end, with its digests and nothing else.
+pub fn one_epoch() -> DriveConfig {
+    DriveConfig {
+        epochs: 1,
+        compare: Vec::new(),
+        accelerator: AccelConfig::Host,
+        digest: true,
+        stop_after: None,
+        checkpoint: None,
+        resume: None,
+        measure: None,
+        energy: EnergyConfig { meters: Vec::new(), ..EnergyConfig::default() },
+        checkpoint_every: None,
+        stop: StopRequest::default(),
+    }
+}
+
 /// Generated images: enough for a dozen batches of eight.
 pub const N_GENERATED: u32 = 100;
 
@@ -257,16 +274,11 @@ impl Setup {
     fn how(&self) -> DriveConfig {
         DriveConfig {
             epochs: self.epochs,
-            compare: Vec::new(),
             accelerator: self.accelerator.clone(),
-            digest: true,
             stop_after: self.stop_after,
             checkpoint: self.checkpoint.clone(),
             resume: self.resume.clone(),
-            measure: None,
-            energy: EnergyConfig { meters: Vec::new(), ..EnergyConfig::default() },
-            checkpoint_every: None,
-            stop: StopRequest::default(),
+            ..one_epoch()
         }
     }
 

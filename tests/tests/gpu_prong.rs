@@ -14,10 +14,10 @@ use bothends_gpu::driver::fake::Fake;
 use bothends_gpu::twin::Twin;
 use bothends_pack::{Files, PackConfig, pack};
 use bothends_runtime::{
-    AccelConfig, BadPolicy, DriveConfig, EnergyConfig, EpochResult, Gpus, Loader,
-    ReadConfig, RunConfig, RunResult, Runtime, SideIndexUse, StopRequest, drive,
+    BadPolicy, DriveConfig, EpochResult, Gpus, Loader, ReadConfig, RunConfig, RunResult,
+    Runtime, SideIndexUse, drive,
 };
-use bothends_tests::{Silent, cifar_batches};
+use bothends_tests::{Silent, cifar_batches, one_epoch};
 use serde_json::json;
 
 /// Pictures for kernels, some that have none, and one that is cut off.
@@ -116,29 +116,13 @@ fn twin(test: &str) -> Option<Twin> {
     }
 }
 
-fn how() -> DriveConfig {
-    DriveConfig {
-        epochs: 1,
-        compare: Vec::new(),
-        accelerator: AccelConfig::Host,
-        digest: true,
-        stop_after: None,
-        checkpoint: None,
-        resume: None,
-        measure: None,
-        energy: EnergyConfig { meters: Vec::new(), ..EnergyConfig::default() },
-        checkpoint_every: None,
-        stop: StopRequest::default(),
-    }
-}
-
 fn run_as(config: RunConfig, how: &DriveConfig) -> Result<RunResult> {
     let runtime = Runtime::open(config)?;
     Ok(drive(&mut Loader::over(runtime), how, &mut Silent)?)
 }
 
 fn run(config: RunConfig) -> Result<RunResult> {
-    run_as(config, &how())
+    run_as(config, &one_epoch())
 }
 
 fn epoch(result: &RunResult) -> Result<&EpochResult> {
@@ -217,10 +201,13 @@ fn a_run_that_was_stopped_goes_on_with_or_without_a_gpu() -> Result<()> {
     let configs = || [data.config("ordered"), data.beside("ordered", &gpu)];
     for (first, second) in [(0, 1), (1, 0), (1, 1)] {
         let [cut, rest] = [first, second].map(|nth| configs()[nth].clone());
-        let stop =
-            DriveConfig { stop_after: Some(5), checkpoint: Some(state.clone()), ..how() };
+        let stop = DriveConfig {
+            stop_after: Some(5),
+            checkpoint: Some(state.clone()),
+            ..one_epoch()
+        };
         run_as(cut, &stop)?;
-        let go_on = DriveConfig { resume: Some(state.clone()), ..how() };
+        let go_on = DriveConfig { resume: Some(state.clone()), ..one_epoch() };
         let resumed = run_as(rest, &go_on)?;
         ensure!(epoch(&resumed)?.stream_digest == whole, "{first}, then {second}");
     }

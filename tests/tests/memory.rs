@@ -15,10 +15,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use bothends_core::recipe::Recipe;
 use bothends_runtime::{
-    AccelConfig, BadPolicy, DriveConfig, Ended, EnergyConfig, Loader, MemoryBudget,
-    Observer, Progress, RunConfig, RunResult, Runtime, StopRequest, drive,
+    BadPolicy, DriveConfig, Ended, Loader, MemoryBudget, Observer, Progress, RunConfig,
+    RunResult, Runtime, drive,
 };
-use bothends_tests::{generated, programs, real_images};
+use bothends_tests::{generated, one_epoch, programs, real_images};
 use cap::Cap;
 use serde_json::Value;
 
@@ -71,19 +71,7 @@ fn result(config: RunConfig) -> Result<RunResult> {
 }
 
 fn run(epochs: u32, config: RunConfig, observer: &mut Owned) -> Result<RunResult> {
-    let how = DriveConfig {
-        epochs,
-        compare: Vec::new(),
-        accelerator: AccelConfig::Host,
-        digest: false,
-        stop_after: None,
-        checkpoint: None,
-        checkpoint_every: None,
-        stop: StopRequest::default(),
-        resume: None,
-        measure: None,
-        energy: EnergyConfig { meters: Vec::new(), ..EnergyConfig::default() },
-    };
+    let how = DriveConfig { epochs, digest: false, ..one_epoch() };
     let mut loader = Loader::over(Runtime::open(config)?);
     Ok(drive(&mut loader, &how, observer)?)
 }

@@ -10,11 +10,11 @@ use bothends_agent::{DataRoot, FileStore, Links, NoCosts, Server, ServerConfig};
 use bothends_core::recipe::Recipe;
 use bothends_csd::loopback::Loopback;
 use bothends_runtime::{
-    AccelConfig, DriveConfig, EnergyConfig, EpochResult, JoinLabels, Loader,
-    MemoryBudget, MixStop, MixedData, MixedSource, RankConfig, ReadConfig, Replacement,
-    RunConfig, Runtime, SideIndexUse, SourceSamples, StopRequest, drive,
+    DriveConfig, EpochResult, JoinLabels, Loader, MemoryBudget, MixStop, MixedData,
+    MixedSource, RankConfig, ReadConfig, Replacement, RunConfig, Runtime, SideIndexUse,
+    SourceSamples, drive,
 };
-use bothends_tests::{Silent, assert_whole, generated, programs};
+use bothends_tests::{Silent, assert_whole, generated, one_epoch, programs};
 use tempfile::TempDir;
 
 /// The generated images, and forty of them in another folder, two of whose three classes are the
@@ -87,22 +87,6 @@ impl Data {
     }
 }
 
-fn how() -> DriveConfig {
-    DriveConfig {
-        epochs: 1,
-        compare: Vec::new(),
-        accelerator: AccelConfig::Host,
-        digest: true,
-        stop_after: None,
-        checkpoint: None,
-        resume: None,
-        measure: None,
-        energy: EnergyConfig { meters: Vec::new(), ..EnergyConfig::default() },
-        checkpoint_every: None,
-        stop: StopRequest::default(),
-    }
-}
-
 fn run(
     config: RunConfig,
     how: &DriveConfig,
@@ -123,15 +107,15 @@ fn of(sources: &[SourceSamples]) -> Vec<(&str, u64)> {
 #[test]
 fn one_stream_whoever_makes_it_and_its_samples_are_counted() -> Result<()> {
     let data = Data::new()?;
-    let host = run(data.config(), &how(), None)?;
+    let host = run(data.config(), &one_epoch(), None)?;
     // 17 batches of 6 and 2 have all hundred; 21 have all 42.
     assert_whole(&host, 21 * 8)?;
     assert_eq!(of(&host.sources), [("all", 126), ("few", 42)]);
     let workers = RunConfig { workers: 3, ..data.config() };
-    assert_eq!(run(workers, &how(), None)?.stream_digest, host.stream_digest);
+    assert_eq!(run(workers, &one_epoch(), None)?.stream_digest, host.stream_digest);
     for strategy in ["csd", "ordered"] {
         let config = RunConfig { strategy: strategy.parse()?, ..data.config() };
-        let both = run(config, &how(), Some(data.agent()?))?;
+        let both = run(config, &one_epoch(), Some(data.agent()?))?;
         assert_whole(&both, 21 * 8)?;
         assert_eq!(both.content_digest, host.content_digest, "{strategy}");
         if strategy == "ordered" {
@@ -160,14 +144,14 @@ fn a_run_that_is_valid_is_measured() -> Result<()> {
 fn an_emulated_device_gets_every_data_set() -> Result<()> {
     programs::program("firmware-sim")?;
     let data = Data::new()?;
-    let host = run(data.config(), &how(), None)?;
+    let host = run(data.config(), &one_epoch(), None)?;
     let config = RunConfig {
         devices: vec!["sim:ideal,time=functional".parse()?],
         require_devices: true,
         strategy: "csd".parse()?,
         ..data.config()
     };
-    let device = run(config, &how(), None)?;
+    let device = run(config, &one_epoch(), None)?;
     assert_eq!(device.content_digest, host.content_digest);
     ensure!(device.back[0].batches > 0, "the device made nothing");
     Ok(())
@@ -176,13 +160,13 @@ fn an_emulated_device_gets_every_data_set() -> Result<()> {
 #[test]
 fn ranks_have_it_all_and_it_is_resumed_to_the_sample() -> Result<()> {
     let data = Data::new()?;
-    let whole = run(data.config(), &how(), None)?;
+    let whole = run(data.config(), &one_epoch(), None)?;
     let folder = TempDir::new()?;
     let state = folder.path().join("state.json");
     for stop_after in [1, 10, 20] {
         let (stop_after, checkpoint) = (Some(stop_after), Some(state.clone()));
-        run(data.config(), &DriveConfig { stop_after, checkpoint, ..how() }, None)?;
-        let resume = DriveConfig { resume: Some(state.clone()), ..how() };
+        run(data.config(), &DriveConfig { stop_after, checkpoint, ..one_epoch() }, None)?;
+        let resume = DriveConfig { resume: Some(state.clone()), ..one_epoch() };
         let rest = run(data.config(), &resume, None)?;
         assert_eq!(rest.stream_digest, whole.stream_digest);
         // Another mix is another run.
@@ -196,7 +180,7 @@ fn ranks_have_it_all_and_it_is_resumed_to_the_sample() -> Result<()> {
     let mut sum = 0_u128;
     for rank in 0..3 {
         let ranks = RankConfig { rank, world: 3, ..data.config().rank };
-        let part = run(RunConfig { rank: ranks, ..data.config() }, &how(), None)?;
+        let part = run(RunConfig { rank: ranks, ..data.config() }, &one_epoch(), None)?;
         let digest = part.content_digest.context("a digest")?;
         sum = sum.wrapping_add(u128::from_str_radix(&digest, 16)?);
     }
@@ -242,7 +226,7 @@ fn with_replacement_an_epoch_is_as_long_as_is_said() -> Result<()> {
         mix.stop = MixStop::Samples(64);
         mix.replacement = Replacement::With;
     }
-    let epoch = run(config, &how(), None)?;
+    let epoch = run(config, &one_epoch(), None)?;
     assert_whole(&epoch, 64)?;
     assert_eq!(of(&epoch.sources), [("all", 48), ("few", 16)]);
     Ok(())

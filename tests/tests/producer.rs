@@ -10,15 +10,14 @@ use bothends_agent::conformance::Exercise;
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_core::recipe::Recipe;
 use bothends_runtime::{
-    AccelConfig, BadPolicy, DriveConfig, EnergyConfig, EpochResult, Loader, RunConfig,
-    Runtime, StopRequest, Supplied, SuppliedFile, drive,
+    BadPolicy, EpochResult, Loader, RunConfig, Runtime, Supplied, SuppliedFile, drive,
 };
 use bothends_slots::conformance::produce;
 use bothends_slots::{
     Completion, Damaged, HostSlot, Job, JobId, Lost, Outcome, Polled, Producer, Rejected,
     Rejection, Slot,
 };
-use bothends_tests::Silent;
+use bothends_tests::{Silent, one_epoch};
 
 /// Makes a sample, unless it cannot be made.
 type Maker = Arc<dyn Fn(EpochIdx, SampleId) -> Option<Vec<u8>> + Send + Sync>;
@@ -150,21 +149,8 @@ fn epoch(
     strategy: &str,
     toy: Option<Box<dyn Producer>>,
 ) -> EpochResult {
-    let how = DriveConfig {
-        epochs: 1,
-        compare: Vec::new(),
-        accelerator: AccelConfig::Host,
-        digest: true,
-        stop_after: None,
-        checkpoint: None,
-        resume: None,
-        measure: None,
-        energy: EnergyConfig { meters: Vec::new(), ..EnergyConfig::default() },
-        checkpoint_every: None,
-        stop: StopRequest::default(),
-    };
     let mut loader = loader(exercise, strategy, toy);
-    let result = drive(&mut loader, &how, &mut Silent).unwrap();
+    let result = drive(&mut loader, &one_epoch(), &mut Silent).unwrap();
     result.epochs.into_iter().next().unwrap()
 }
 
