@@ -3,13 +3,14 @@
 //! Read `stores/folder.rs` next, the simplest implementation.
 
 use std::fmt::Debug;
+use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream, StreamExt};
 
 use crate::StorageError;
 
@@ -91,6 +92,24 @@ pub trait Objects: Send + Sync + Debug {
 
     /// The object as the user would write it, without credentials; for messages.
     fn shown(&self, object: &str) -> String;
+}
+
+/// Requests of one call that are under way at the same time.
+pub(crate) const DEPTH: usize = 16;
+
+/// Reads ranges by one request each, several at the same time.
+pub(crate) fn arrivals<'a, F>(
+    ranges: &'a [Range<u64>],
+    mut read: impl FnMut(Range<u64>) -> F + Send + 'a,
+) -> Arrivals<'a>
+where
+    F: Future<Output = Result<Bytes, StorageError>> + Send + 'a,
+{
+    let requests = ranges.iter().cloned().enumerate().map(move |(idx, range)| {
+        let read = read(range);
+        async move { (idx, read.await) }
+    });
+    stream::iter(requests).buffer_unordered(DEPTH).boxed()
 }
 
 /// Whether `name` may name an object: relative, without a way up.

@@ -16,12 +16,9 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 
 use crate::client::failure::Failure;
 use crate::client::failure_in;
-use crate::objects::{is_plain, unquoted};
+use crate::objects::{arrivals, is_plain, unquoted};
 use crate::retry::Pauses;
 use crate::{Arrivals, Identity, Listed, Objects, StorageError};
-
-/// Requests of one call that are under way at the same time.
-const DEPTH: usize = 16;
 
 /// Objects in a bucket.
 pub(crate) struct Cloud {
@@ -178,10 +175,7 @@ impl Objects for Cloud {
         ranges: &'a [Range<u64>],
         expected: Option<&'a Identity>,
     ) -> Arrivals<'a> {
-        let requests = ranges.iter().cloned().enumerate().map(move |(idx, range)| {
-            self.one(object, range, expected).map(move |read| (idx, read))
-        });
-        stream::iter(requests).buffer_unordered(DEPTH).boxed()
+        arrivals(ranges, move |range| self.one(object, range, expected))
     }
 
     fn list<'a>(

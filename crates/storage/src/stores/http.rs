@@ -18,12 +18,10 @@ use hyper::{Method, Request, StatusCode, Uri};
 use crate::address::without_login;
 use crate::client::failure::Failure;
 use crate::client::{Client, Whole};
-use crate::objects::{is_plain, unquoted};
+use crate::objects::{DEPTH, arrivals, is_plain, unquoted};
 use crate::retry::retried;
 use crate::{Arrivals, Identity, Listed, Objects, StorageError};
 
-/// Requests of one call that are under way at the same time.
-const DEPTH: usize = 16;
 /// Bytes of a list that are read at once; its longest line.
 const LIST_WINDOW: u64 = 256 << 10;
 
@@ -223,10 +221,7 @@ impl Objects for Http {
         ranges: &'a [Range<u64>],
         expected: Option<&'a Identity>,
     ) -> Arrivals<'a> {
-        let requests = ranges.iter().cloned().enumerate().map(move |(idx, range)| {
-            self.one(object, range, expected).map(move |read| (idx, read))
-        });
-        stream::iter(requests).buffer_unordered(DEPTH).boxed()
+        arrivals(ranges, move |range| self.one(object, range, expected))
     }
 
     fn list<'a>(

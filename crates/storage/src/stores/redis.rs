@@ -21,14 +21,12 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::Mutex;
 
 use crate::address::{percent_decoded, without_login};
-use crate::objects::is_plain;
+use crate::objects::{arrivals, is_plain};
 use crate::retry::retried;
 use crate::{Arrivals, Identity, Listed, Objects, StorageError};
 
 /// Connections: an answer on one waits for the answers before it.
 const N_CONNECTIONS: usize = 4;
-/// Requests of one call that are under way at the same time.
-const DEPTH: usize = 16;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// A connection that is silent for longer is replaced, early enough to ask once more before the run ends.
 const ANSWER_WITHIN: Duration = Duration::from_secs(4);
@@ -335,10 +333,7 @@ impl Objects for Redis {
         ranges: &'a [Range<u64>],
         expected: Option<&'a Identity>,
     ) -> Arrivals<'a> {
-        let requests = ranges.iter().cloned().enumerate().map(move |(idx, range)| {
-            self.one(object, range, expected).map(move |read| (idx, read))
-        });
-        stream::iter(requests).buffer_unordered(DEPTH).boxed()
+        arrivals(ranges, move |range| self.one(object, range, expected))
     }
 
     fn list<'a>(
