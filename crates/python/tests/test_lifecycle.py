@@ -448,10 +448,11 @@ def test_a_loader_ends_its_threads_and_devices(small: Path) -> None:
     assert children.eventually(60, lambda: n_threads() <= before)
 
 
-def test_many_threads_may_use_one_loader(small: Path) -> None:
+@pytest.mark.parametrize("progress", [False, True])
+def test_many_threads_may_use_one_loader(small: Path, progress: bool) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    batches = loader(small)
+    batches = loader(small, progress=progress)
     feed = batches.batches()
 
     def take(_: int) -> list[Any]:

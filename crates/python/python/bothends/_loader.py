@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import inspect
-import itertools
 import json
 import operator
 import os
@@ -22,7 +21,7 @@ from ._errors import OptionsError
 from ._frameworks import sharing
 from ._mix import Mix
 from ._pillow import as_png
-from ._progress import shown
+from ._progress import Shown
 from ._ranks import ALONE, Ranks, current, given, known, parent_of_ranks
 
 T = TypeVar("T")
@@ -49,6 +48,22 @@ class Batch(NamedTuple):
     source: Any
     """int64, one per row: the data set of a `Mix` that the sample is from, by its position in
     `Loader.sources`; 0 without a mix, and -1 in masked rows. Always in host memory."""
+
+
+class _Epoch(Iterator[T]):
+    """The batches of an epoch, and behind the last one what is to be done then. Several threads
+    may take from it at once, which neither a generator nor `itertools.chain` allows: the chain
+    frees an iterator that another thread is in."""
+
+    def __init__(self, batches: Iterator[T], ended: Callable[[], None]) -> None:
+        self._batches, self._ended = batches, ended
+
+    def __next__(self) -> T:
+        try:
+            return next(self._batches)
+        except StopIteration:
+            self._ended()
+            raise
 
 
 # Page-locked batches that copies may still be reading, in addition to those that a script holds.
@@ -328,7 +343,7 @@ class Loader:
         state = self._state()
         done = state["position"] // (self.batch_size * self._ranks[1])
         done += sum(end - start for start, end in state["done"])
-        return shown(batches, self._native.n_batches(1), done, self.epoch)
+        return Shown(batches, self._native.n_batches(1), done, self.epoch)
 
     def consumers(self, n: int) -> list[Iterator[tuple[Any, ...]]]:
         """Begins the next epoch for `n` consumers in this process, one thread each. They share the
@@ -489,13 +504,12 @@ class Loader:
 
     def _to_the_end(self, batches: Iterator[T]) -> Iterator[T]:
         """The same, and behind the last one what the epoch has to say."""
-        return itertools.chain(batches, self._ended())
+        return _Epoch(batches, self._ended)
 
-    def _ended(self) -> Iterator[Any]:
+    def _ended(self) -> None:
         # Asking for it ends an epoch of which nothing is left.
         _ = self._native.epoch
         self._tell_notes()
-        yield from ()
 
     def _tell_notes(self) -> None:
         """Warns of what has happened since it was looked last: a device is missing, was lost, or

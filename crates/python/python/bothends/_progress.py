@@ -17,15 +17,40 @@ DELAY = 2.0
 EVERY_TERMINAL, EVERY_LINE = 0.5, 10.0
 
 
-def shown(batches: Iterator[T], n: int, done: int, epoch: int) -> Iterator[T]:
-    """The batches of an epoch of `n`, of which `done` were delivered before, and how far it is."""
-    bar = _bar(n, done, f"epoch {epoch}")
-    try:
-        for batch in batches:
-            bar.update(1)
-            yield batch
-    finally:
+class Shown(Iterator[T]):
+    """The batches of an epoch of `n`, of which `done` were delivered before, and how far it is.
+    No generator, for several threads may take from it at once."""
+
+    def __init__(self, batches: Iterator[T], n: int, done: int, epoch: int) -> None:
+        self._batches = batches
+        self._bar = _bar(n, done, f"epoch {epoch}")
+
+    def __next__(self) -> T:
+        try:
+            batch = next(self._batches)
+        except BaseException:
+            self.close()
+            raise
+        self._bar.update(1)
+        return batch
+
+    def close(self) -> None:
+        """Ends the bar, also of a loop that was left early. It does so once."""
+        bar, self._bar = self._bar, _Closed()
         bar.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Closed:
+    """No bar any more."""
+
+    def update(self, n: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def _bar(n: int, done: int, name: str) -> Any:
