@@ -137,6 +137,14 @@ pub enum DatasetError {
         /// What is wrong there, and what to do.
         why: String,
     },
+    /// A field that cannot be had.
+    #[error("the field `{name}` {why}")]
+    Field {
+        /// Its name.
+        name: String,
+        /// Why, and what to do.
+        why: String,
+    },
     /// Shards that are compressed as a whole: no sample in them can be read alone.
     #[error(
         "`{path}` is compressed as a whole, so that no sample in it can be read alone; \

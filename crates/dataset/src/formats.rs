@@ -13,6 +13,7 @@ mod store;
 
 use self::shards::columns;
 use crate::error::DatasetError;
+use crate::fields::{Ask, Fields, FieldsBuilder, NamedField};
 use crate::path;
 use crate::storage::{self, Entry, Kind, Storage};
 use crate::table::Table;
@@ -65,6 +66,23 @@ pub struct Found {
     pub n_ignored: u64,
     /// One line for the user when the format had to be read in a way that may surprise.
     pub note: Option<&'static str>,
+    /// The further fields that were asked for.
+    pub fields: Fields,
+    /// All further fields that there are, where any or their names were asked for.
+    pub names: Vec<NamedField>,
+}
+
+impl Found {
+    /// A data set without further fields.
+    pub(crate) fn new(
+        format: Format,
+        table: Table,
+        n_ignored: u64,
+        note: Option<&'static str>,
+    ) -> Self {
+        let (fields, names) = (Fields::default(), Vec::new());
+        Self { table, format, n_ignored, note, fields, names }
+    }
 }
 
 /// Recognises and reads the data set at `target` (`""` is the storage's root; else a file
@@ -74,6 +92,18 @@ pub struct Found {
 /// As [`Format::detect`] and [`Format::parse`].
 pub fn find(storage: &dyn Storage, target: &str) -> Result<Found, DatasetError> {
     Format::detect(storage, target)?.parse(storage, target)
+}
+
+/// As [`find`], with the fields that are asked for.
+///
+/// # Errors
+/// As [`find`]; [`DatasetError::Field`] and [`DatasetError::Shard`] where a field cannot be had.
+pub fn find_fields(
+    storage: &dyn Storage,
+    target: &str,
+    ask: Ask,
+) -> Result<Found, DatasetError> {
+    Format::detect(storage, target)?.parse_fields(storage, target, ask)
 }
 
 impl Format {
@@ -168,21 +198,66 @@ impl Format {
         storage: &dyn Storage,
         target: &str,
     ) -> Result<Found, DatasetError> {
+        self.parse_fields(storage, target, Ask::Nothing)
+    }
+
+    /// As [`Self::parse`], with the fields that are asked for.
+    ///
+    /// # Errors
+    /// As [`find_fields`].
+    pub fn parse_fields(
+        self,
+        storage: &dyn Storage,
+        target: &str,
+        ask: Ask,
+    ) -> Result<Found, DatasetError> {
+        let fields = FieldsBuilder::new(ask)?;
+        if !self.has_fields() {
+            fields.none_of(self.name())?;
+        }
         match self {
             Self::ClassFolders => class_folders::parse(storage, target),
             Self::Cifar10 => cifar::BINARY.parse(storage, target),
             Self::Cifar10Python => cifar::PYTHON.parse(storage, target),
             Self::Store => store::parse(storage, target),
-            Self::WebDataset => shards::tar::parse(storage, target),
-            Self::Mds => shards::mds::parse(storage, target),
-            Self::TfRecord => shards::tfrecord::parse(storage, target),
+            Self::WebDataset => shards::tar::parse(storage, target, fields),
+            Self::Mds => shards::mds::parse(storage, target, fields),
+            Self::TfRecord => shards::tfrecord::parse(storage, target, fields),
             Self::Datadings => shards::datadings::parse(storage, target),
             Self::Beton => shards::beton::parse(storage, target),
             Self::Hdf5 => shards::hdf5::parse(storage, target),
-            Self::Parquet => columns::parquet::parse(storage, target),
-            Self::Arrow => columns::arrow::parse(storage, target),
+            Self::Parquet => columns::parquet::parse(storage, target, fields),
+            Self::Arrow => columns::arrow::parse(storage, target, fields),
             Self::LitData => columns::litdata::parse(storage, target),
             Self::List => list::parse(storage, target),
+        }
+    }
+
+    /// Whether further fields of samples are read.
+    #[must_use]
+    pub fn has_fields(self) -> bool {
+        let formats =
+            [Self::WebDataset, Self::Mds, Self::TfRecord, Self::Parquet, Self::Arrow];
+        formats.contains(&self)
+    }
+
+    /// What the format is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ClassFolders => "class folders",
+            Self::Cifar10 | Self::Cifar10Python => "CIFAR-10",
+            Self::Store => "a store",
+            Self::WebDataset => "WebDataset",
+            Self::Mds => "MDS",
+            Self::TfRecord => "TFRecord",
+            Self::Datadings => "datadings",
+            Self::Beton => "FFCV",
+            Self::Hdf5 => "HDF5",
+            Self::Parquet => "Parquet",
+            Self::Arrow => "Arrow",
+            Self::LitData => "LitData",
+            Self::List => "a list",
         }
     }
 }

@@ -7,6 +7,7 @@
 //! Reading order: `storage` is the interface to the caller's files, and `path` says what a file there may
 //! be called. `table` is the product, with its columns and its bytes, the manifest. `store` has the parts
 //! of a packed data set, and `formats` the ways in which samples are stored in files, one file each.
+//! `fields` has what samples hold besides.
 //! `conformance` has what every format must guarantee. `side_index` is the form of what an earlier epoch
 //! learned about the images, and `block_cache` the form of what was transcoded while a host was idle.
 //!
@@ -14,6 +15,7 @@
 //! `conformance::check`.
 
 mod error;
+mod fields;
 mod path;
 mod storage;
 
@@ -27,7 +29,10 @@ pub mod store;
 
 pub use bothends_core::recipe::RecordShape;
 pub use error::DatasetError;
-pub use formats::{Format, Found, find};
+pub use fields::{
+    Ask, Field, FieldKind, FieldPlace, Fields, FieldsBuilder, NamedField, Number,
+};
+pub use formats::{Format, Found, find, find_fields};
 pub use storage::{Entry, Kind, Storage, Version};
 pub use table::{
     JoinLabels, MANIFEST_VERSION, Piece, Table, TableBuilder, WrongChecksum,

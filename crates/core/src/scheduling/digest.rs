@@ -1,7 +1,8 @@
 //! What an epoch delivered, in 128 bits: the stream digest (content and order) and the content digest
 //! (content in any order).
 //!
-//! Both are XXH3-128, seed 0, over: sample id (u64 LE), label (i64 LE), bytes as delivered. They detect
+//! Both are XXH3-128, seed 0, over: sample id (u64 LE), label (i64 LE), bytes as delivered, and
+//! the length (u64 LE) and bytes of each further field where any were asked for. They detect
 //! differences but do not protect against forgery. The state of a stream digest fits into a line of
 //! text, so a resumed run continues where the first one stopped. `digest/xxh3.rs` has the long-input
 //! part of XXH3 for that reason.
@@ -31,10 +32,16 @@ pub struct DigestError {
 /// The digest of one sample.
 #[must_use]
 pub fn sample_digest(id: SampleId, label: Label, bytes: &[u8]) -> u128 {
+    sample_digest_of(id, label, &[bytes])
+}
+
+/// The digest of one sample, whose bytes are these parts together.
+#[must_use]
+pub fn sample_digest_of(id: SampleId, label: Label, parts: &[&[u8]]) -> u128 {
     let mut hash = Xxh3Default::new();
     hash.update(&id.0.to_le_bytes());
     hash.update(&label.0.to_le_bytes());
-    hash.update(bytes);
+    parts.iter().for_each(|part| hash.update(part));
     hash.digest128()
 }
 

@@ -91,7 +91,7 @@ impl Version {
         for batch in &files {
             (self.add_batch)(storage, batch, &mut builder)?;
         }
-        Ok(Found { table: builder.build()?, format: self.format, n_ignored, note })
+        Ok(Found::new(self.format, builder.build()?, n_ignored, note))
     }
 
     /// The batches to read, how many files are not read, and what is to be said of it.

@@ -69,12 +69,8 @@ pub(crate) fn parse(storage: &dyn Storage, root: &str) -> Result<Found, DatasetE
         let path = storage.shown(root);
         return Err(DatasetError::NoImages { path, n_ignored: search.n_ignored });
     }
-    Ok(Found {
-        table: search.builder.build()?,
-        format: Format::ClassFolders,
-        n_ignored: search.n_ignored,
-        note,
-    })
+    let table = search.builder.build()?;
+    Ok(Found::new(Format::ClassFolders, table, search.n_ignored, note))
 }
 
 /// The table in the making, and what was met on the way.

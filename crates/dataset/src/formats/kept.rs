@@ -121,7 +121,7 @@ impl Found {
         };
         let n_ignored = number(8)?;
         let table = Table::decode(&bytes[HEAD_BYTES..])?;
-        Ok(Self { table, format, n_ignored, note })
+        Ok(Self::new(format, table, n_ignored, note))
     }
 }
 

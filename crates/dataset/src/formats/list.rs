@@ -58,7 +58,7 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
     if samples.is_empty() {
         return Err(DatasetError::Empty { path: storage.shown(target) });
     }
-    Ok(Found { table: builder.build()?, format: Format::List, n_ignored: 0, note: None })
+    Ok(Found::new(Format::List, builder.build()?, 0, None))
 }
 
 fn text(storage: &dyn Storage, target: &str) -> Result<Vec<u8>, DatasetError> {

@@ -17,6 +17,7 @@ pub(crate) mod tfrecord;
 use std::borrow::Cow;
 
 use crate::error::DatasetError;
+use crate::fields::FieldsBuilder;
 use crate::formats::{Format, Found};
 use crate::path;
 use crate::storage::{Entry, Kind, Storage, kind, list, read};
@@ -169,7 +170,17 @@ pub(crate) fn found(
     n_ignored: u64,
     labels: Labels,
 ) -> Result<Found, DatasetError> {
-    Ok(Found { table: builder.build()?, format, n_ignored, note: labels.note() })
+    Ok(Found::new(format, builder.build()?, n_ignored, labels.note()))
+}
+
+/// The same with the fields that were found at `target`.
+pub(crate) fn with_fields(
+    found: Found,
+    (storage, target): (&dyn Storage, &str),
+    fields: FieldsBuilder,
+) -> Result<Found, DatasetError> {
+    let (fields, names) = fields.build(storage, target, found.table.n_samples())?;
+    Ok(Found { fields, names, ..found })
 }
 
 /// What users may hear about shards.

@@ -39,15 +39,12 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
     }
     let Taking { mut builder, checksums, is_damaged, .. } = taking;
     builder.checksums(checksums);
-    Ok(Found {
-        table: builder.build()?,
-        format: Format::Store,
-        n_ignored: n_foreign(storage, target, &manifest)?,
-        note: is_damaged.then_some(
-            "the store is damaged where it keeps things twice, and can still be read; \
-             verify it to see where",
-        ),
-    })
+    let note = is_damaged.then_some(
+        "the store is damaged where it keeps things twice, and can still be read; \
+         verify it to see where",
+    );
+    let n_ignored = n_foreign(storage, target, &manifest)?;
+    Ok(Found::new(Format::Store, builder.build()?, n_ignored, note))
 }
 
 /// The table in the making.

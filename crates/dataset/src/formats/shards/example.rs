@@ -1,13 +1,16 @@
 //! `tf.train.Example`, as far as it is needed: where the image is, and its class.
 //!
 //! It is a Protocol Buffers message (`tensorflow/core/example/example.proto`, `feature.proto`): a map from
-//! names to lists of bytes, floats or whole numbers. Names and classes are read, and other values are
-//! skipped by their length.
+//! names to lists of bytes, floats or whole numbers. Names and classes are read, other values only where they are
+//! asked for as fields; else they are skipped by their length.
 
 use std::ops::Range;
 
+use bothends_core::sample::{Extent, FileIdx};
+
 use super::Window;
 use crate::error::DatasetError;
+use crate::fields::{self, FieldKind, FieldsBuilder, Number};
 
 /// Names of the feature that is the image, the best first.
 const IMAGES: [&str; 6] = ["image/encoded", "image", "image_raw", "jpeg", "jpg", "png"];
@@ -17,6 +20,9 @@ const LABELS: [&str; 5] = ["image/class/label", "label", "class", "cls", "target
 
 /// Longest name of a feature that is looked at.
 const MAX_NAME_BYTES: u64 = 256;
+
+/// Longest list of numbers that is read as a field.
+const MAX_NUMBERS_BYTES: u64 = 1 << 20;
 
 /// Features that an example may have.
 const MAX_FEATURES: usize = 4096;
@@ -34,10 +40,19 @@ pub(crate) struct Example {
     pub(crate) label: Option<u32>,
 }
 
-/// Which features are taken: those of the first example, so that all examples give the same.
-#[derive(Debug, Default)]
-pub(crate) struct Wanted {
+/// What is looked for: the image by the name that it has in the first example, so that all examples give the
+/// same, and fields.
+#[derive(Debug)]
+pub(crate) struct Looking {
     image: Option<&'static str>,
+    pub(crate) fields: FieldsBuilder,
+    n_samples: u64,
+}
+
+impl Looking {
+    pub(crate) fn new(fields: FieldsBuilder) -> Self {
+        Self { image: None, fields, n_samples: 0 }
+    }
 }
 
 /// A feature's value.
@@ -54,8 +69,8 @@ enum Value {
 /// [`DatasetError::Shard`] where it is damaged, or has no image.
 pub(crate) fn look(
     shard: &mut Window<'_>,
-    range: Range<u64>,
-    wanted: &mut Wanted,
+    (range, file): (Range<u64>, FileIdx),
+    looking: &mut Looking,
 ) -> Result<Example, DatasetError> {
     let at = range.start;
     let mut seen = Seen::default();
@@ -63,7 +78,11 @@ pub(crate) fn look(
     while let Some(features) = example.field(shard, 1)? {
         let mut features = Message(features);
         while let Some(entry) = features.field(shard, 1)? {
-            let (name, value) = feature(shard, entry)?;
+            let (name, value, list) = feature(shard, entry)?;
+            if looking.fields.looks() {
+                let put = put(shard, (&name, &list), file, &mut looking.fields)?;
+                put.map_err(|why| shard.broken(at, why))?;
+            }
             if seen.names.len() == MAX_FEATURES {
                 let why = format!("an example has more than {MAX_FEATURES} features");
                 return Err(shard.broken(at, why));
@@ -71,7 +90,7 @@ pub(crate) fn look(
             seen.take(name, value);
         }
     }
-    let image = seen.image(wanted).map_err(|why| shard.broken(at, why))?;
+    let image = seen.image(looking).map_err(|why| shard.broken(at, why))?;
     let label = seen.labels.into_iter().flatten().next();
     let label = label.map(|class| {
         u32::try_from(class).map_err(|_| {
@@ -79,6 +98,11 @@ pub(crate) fn look(
             shard.broken(at, why)
         })
     });
+    looking.n_samples += 1;
+    if looking.fields.looks() {
+        let n_samples = looking.n_samples;
+        looking.fields.check_rows(n_samples).map_err(|why| shard.broken(at, why))?;
+    }
     Ok(Example {
         image: (image.start, image.end - image.start),
         label: label.transpose()?,
@@ -113,7 +137,7 @@ impl Seen {
     }
 
     /// The feature that is the image: the best one of the first example, the same of all others.
-    fn image(&mut self, wanted: &mut Wanted) -> Result<Range<u64>, String> {
+    fn image(&mut self, wanted: &mut Looking) -> Result<Range<u64>, String> {
         let chosen = match wanted.image {
             Some(known) => IMAGES.iter().position(|name| *name == known),
             None => self.images.iter().position(Option::is_some),
@@ -132,13 +156,21 @@ impl Seen {
     }
 }
 
-/// The name and the value of an entry of the map of features.
+/// A feature's list, by its kind.
+enum List {
+    Bytes(Range<u64>),
+    Floats(Range<u64>),
+    Ints(Range<u64>),
+    None,
+}
+
+/// The name, the value and the list of an entry of the map of features.
 fn feature(
     shard: &mut Window<'_>,
     entry: Range<u64>,
-) -> Result<(String, Value), DatasetError> {
+) -> Result<(String, Value, List), DatasetError> {
     let Some(name) = Message(entry.clone()).field(shard, 1)? else {
-        return Ok((String::new(), Value::Other));
+        return Ok((String::new(), Value::Other, List::None));
     };
     let len = name.end - name.start;
     if len > MAX_NAME_BYTES {
@@ -149,19 +181,109 @@ fn feature(
     let bytes = shard.bytes(name.start, usize::try_from(len).unwrap_or(usize::MAX))?;
     let name = String::from_utf8_lossy(bytes).into_owned();
     let Some(feature) = Message(entry).field(shard, 2)? else {
-        return Ok((name, Value::Other));
+        return Ok((name, Value::Other, List::None));
     };
     if let Some(list) = Message(feature.clone()).field(shard, 1)? {
+        let range = list.clone();
         let mut list = Message(list);
         let first = list.field(shard, 1)?;
         let is_only = list.field(shard, 1)?.is_none();
         let value = first.filter(|_| is_only).map_or(Value::Other, Value::Bytes);
-        return Ok((name, value));
+        return Ok((name, value, List::Bytes(range)));
+    }
+    if let Some(list) = Message(feature.clone()).field(shard, 2)? {
+        return Ok((name, Value::Other, List::Floats(list)));
     }
     match Message(feature).field(shard, 3)? {
-        Some(list) => Ok((name, only_int(shard, list)?)),
-        None => Ok((name, Value::Other)),
+        Some(list) => Ok((name, only_int(shard, list.clone())?, List::Ints(list))),
+        None => Ok((name, Value::Other, List::None)),
     }
+}
+
+/// Puts a feature to the fields, if it was asked for; else why it cannot be taken.
+fn put(
+    shard: &mut Window<'_>,
+    (name, list): (&str, &List),
+    file: FileIdx,
+    fields: &mut FieldsBuilder,
+) -> Result<Result<(), String>, DatasetError> {
+    let kind = match list {
+        List::Bytes(_) => fields::BYTES,
+        List::Floats(_) => (FieldKind::Numbers(Number::F32), None),
+        List::Ints(_) => (FieldKind::Numbers(Number::I64), None),
+        List::None => return Ok(Ok(())),
+    };
+    let kept = match fields.field(name, kind) {
+        Ok(Some(kept)) => kept,
+        Ok(None) => return Ok(Ok(())),
+        Err(why) => return Ok(Err(why)),
+    };
+    let value = match list {
+        List::Bytes(range) => {
+            let mut list = Message(range.clone());
+            let (first, second) = (list.field(shard, 1)?, list.field(shard, 1)?);
+            let (Some(value), None) = (first, second) else {
+                return Ok(Err(format!(
+                    "the feature `{name}` has not one value of bytes but none or several; leave it out"
+                )));
+            };
+            let len = shard.record_len(value.start, value.end - value.start)?;
+            fields.extent(kept, Extent { file, offset: value.start, len });
+            return Ok(Ok(()));
+        }
+        List::Floats(range) => numbers(shard, range.clone(), FOUR_BYTES)?,
+        List::Ints(range) => numbers(shard, range.clone(), VARINT)?,
+        List::None => return Ok(Ok(())),
+    };
+    Ok(fields.value(kept, &value))
+}
+
+/// The numbers of a list, packed or not, in eight bytes each, or four where `kind` says so.
+fn numbers(
+    shard: &mut Window<'_>,
+    list: Range<u64>,
+    kind: u64,
+) -> Result<Vec<u8>, DatasetError> {
+    if list.end - list.start > MAX_NUMBERS_BYTES {
+        let why = format!(
+            "a list of numbers has more than {MAX_NUMBERS_BYTES} bytes; store it as bytes, or leave it out"
+        );
+        return Err(shard.broken(list.start, why));
+    }
+    let mut values = Vec::new();
+    let Range { start: mut at, end } = list;
+    while at < end {
+        let (key, from) = varint(shard, at, end)?;
+        let run = match (key >> 3, key & 7) {
+            (1, BYTES) => {
+                let (len, from) = varint(shard, from, end)?;
+                let to = from.checked_add(len).filter(|to| *to <= end);
+                from..to.ok_or_else(|| shard.broken(at, DAMAGED))?
+            }
+            (1, own) if own == kind && kind == FOUR_BYTES => from..from.saturating_add(4),
+            (1, own) if own == kind => from..varint(shard, from, end)?.1,
+            _ => return Err(shard.broken(at, DAMAGED)),
+        };
+        if run.end > end {
+            return Err(shard.broken(at, DAMAGED));
+        }
+        at = run.end;
+        if kind == FOUR_BYTES {
+            let len = usize::try_from(run.end - run.start).unwrap_or(usize::MAX);
+            if len % 4 != 0 {
+                return Err(shard.broken(run.start, DAMAGED));
+            }
+            values.extend_from_slice(shard.bytes(run.start, len)?);
+        } else {
+            let mut next = run.start;
+            while next < run.end {
+                let (number, after) = varint(shard, next, run.end)?;
+                values.extend(number.to_le_bytes());
+                next = after;
+            }
+        }
+    }
+    Ok(values)
 }
 
 /// The number in a list of one, packed or not.

@@ -4,15 +4,18 @@
 //! sample is the sizes of its columns that vary, then the columns, in the order that the description
 //! gives. Numbers are little-endian (`streaming/base/format/mds`, streaming 0.13). The image is the column
 //! with the encoding `jpeg` or `png` (or `bytes`, where its name says so); the class is a column of whole
-//! numbers called `label`, `class`, `cls` or `target`. Compressed shards are refused by name.
+//! numbers called `label`, `class`, `cls` or `target`. Every column is a field that can be asked for. Compressed shards are refused by name.
 
 use std::collections::HashSet;
 
 use bothends_core::sample::{Encoding, Extent};
 use serde::Deserialize;
 
-use super::{Labels, Window, found};
+use super::{Labels, Window, found, with_fields};
 use crate::error::DatasetError;
+use crate::fields::{
+    BYTES, FieldKind, FieldsBuilder, Kept, Number as Type, TEXT, scalar,
+};
 use crate::formats::{Format, Found};
 use crate::path;
 use crate::storage::{Kind, Storage, kind, read};
@@ -32,6 +35,9 @@ const SAMPLE_STEP: usize = 128;
 
 /// Columns that a sample may have: their sizes are read for each.
 const MAX_COLUMNS: usize = 1024;
+
+/// Numbers of at most so many bytes are kept in memory: an extent takes as much.
+const MOST_INLINE: u32 = 16;
 
 const LABELS: [&str; 4] = ["label", "class", "cls", "target"];
 const IMAGES: [&str; 4] = ["image", "jpg", "jpeg", "png"];
@@ -64,7 +70,11 @@ struct Named {
 }
 
 /// Reads the shards that the index in `folder` names, in its order.
-pub(crate) fn parse(storage: &dyn Storage, folder: &str) -> Result<Found, DatasetError> {
+pub(crate) fn parse(
+    storage: &dyn Storage,
+    folder: &str,
+    mut fields: FieldsBuilder,
+) -> Result<Found, DatasetError> {
     let at = path::join(folder, INDEX);
     let refused =
         |why: String| DatasetError::Shard { path: storage.shown(&at), offset: 0, why };
@@ -96,18 +106,21 @@ pub(crate) fn parse(storage: &dyn Storage, folder: &str) -> Result<Found, Datase
             return Err(refused(why));
         }
         path::check(name).map_err(|why| refused(format!("the shard {name:?} {why}")))?;
-        let columns = Columns::of(shard)
+        let columns = Columns::of(shard, &mut fields)
             .map_err(|why| refused(format!("the shard `{name}`: {why}")))?;
         let path = path::join(folder, name);
         if shard.zip_data.is_some() && storage.kind(&path).is_err() {
             return Err(DatasetError::CompressedShard { path: storage.shown(&path) });
         }
-        add(storage, &path, &columns, (&mut builder, &mut labels))?;
+        let taker =
+            Taker { builder: &mut builder, labels: &mut labels, fields: &mut fields };
+        add(storage, &path, &columns, taker)?;
     }
     if labels == Labels::default() {
         return Err(DatasetError::Empty { path: storage.shown(folder) });
     }
-    found(Format::Mds, builder, 0, labels)
+    let found = found(Format::Mds, builder, 0, labels)?;
+    with_fields(found, (storage, folder), fields)
 }
 
 /// Which column is which.
@@ -117,6 +130,14 @@ struct Columns {
     sizes: Vec<Option<u32>>,
     image: usize,
     label: Option<(usize, Number)>,
+    fields: Vec<(usize, Kept)>,
+}
+
+/// What a shard's samples are put into.
+struct Taker<'a> {
+    builder: &'a mut TableBuilder,
+    labels: &'a mut Labels,
+    fields: &'a mut FieldsBuilder,
 }
 
 /// How a class is written.
@@ -129,7 +150,7 @@ enum Number {
 }
 
 impl Columns {
-    fn of(shard: &Shard) -> Result<Self, String> {
+    fn of(shard: &Shard, fields: &mut FieldsBuilder) -> Result<Self, String> {
         if shard.format != "mds" {
             return Err(format!(
                 "its format is {:?}, not mds; write the data again as mds",
@@ -152,12 +173,19 @@ impl Columns {
         };
         let images: Vec<_> =
             (0..).zip(columns()).filter(|(_, it)| is_image(*it)).collect();
-        let &[(image, _)] = &images[..] else {
+        let named = images.iter().filter_map(|&(nth, (name, _))| {
+            let name = name.to_ascii_lowercase();
+            Some((IMAGES.iter().position(|known| *known == name)?, nth))
+        });
+        let only = if let &[(image, _)] = &images[..] { Some(image) } else { None };
+        let Some(image) = only.or_else(|| named.min().map(|(_, nth)| nth)) else {
             let found = columns().map(|(name, encoding)| format!("{name} ({encoding})"));
             let found: Vec<_> = found.collect();
             return Err(format!(
-                "one column must be an image with the encoding jpeg or png, and there are {}: {}",
+                "one column must be an image with the encoding jpeg or png, and there are {}, none of them \
+                 called {}: {}",
                 images.len(),
+                IMAGES.join(", "),
                 found.join(", ")
             ));
         };
@@ -168,7 +196,63 @@ impl Columns {
         let label =
             label.and_then(|nth| Some((nth, number(&shard.column_encodings[nth])?)));
         let sizes = shard.column_sizes.clone();
-        Ok(Self { n_samples: shard.samples, sizes, image, label })
+        let fields = asked(shard, fields)?;
+        Ok(Self { n_samples: shard.samples, sizes, image, label, fields })
+    }
+}
+
+/// The columns that are asked for as fields.
+fn asked(
+    shard: &Shard,
+    fields: &mut FieldsBuilder,
+) -> Result<Vec<(usize, Kept)>, String> {
+    let mut asked = Vec::new();
+    let columns = shard.column_names.iter().zip(&shard.column_encodings).enumerate();
+    for (nth, (name, encoding)) in columns {
+        let shape;
+        let kind = match encoding.as_str() {
+            "int" => scalar(Type::I64),
+            "str" | "str_int" | "str_float" | "str_decimal" | "json" => TEXT,
+            encoding => match (Type::named(encoding), array(encoding)) {
+                (Some(number), _) => scalar(number),
+                (None, Some((number, of))) => {
+                    shape = of;
+                    (FieldKind::Numbers(number), Some(&shape[..]))
+                }
+                (None, None) => BYTES,
+            },
+        };
+        if let Some(kept) = fields.field(name, kind)? {
+            check_size(kind, shard.column_sizes[nth])
+                .map_err(|why| format!("the column `{name}` ({encoding}) {why}"))?;
+            asked.push((nth, kept));
+        }
+    }
+    Ok(asked)
+}
+
+/// The type and the shape of an array whose description has both: `ndarray:float32:4,2`. Others have a header
+/// of their own in every sample.
+fn array(encoding: &str) -> Option<(Type, Vec<u32>)> {
+    let mut parts = encoding.strip_prefix("ndarray:")?.split(':');
+    let number = Type::named(parts.next()?)?;
+    let shape = parts.next()?.split(',').map(|side| side.trim().parse().ok());
+    Some((number, shape.collect::<Option<_>>()?))
+}
+
+/// That numbers have as many bytes as their type and shape say.
+fn check_size(
+    (kind, shape): (FieldKind, Option<&[u32]>),
+    size: Option<u32>,
+) -> Result<(), String> {
+    let FieldKind::Numbers(number) = kind else { return Ok(()) };
+    let mut sides = shape.unwrap_or_default().iter();
+    let bytes = sides.try_fold(number.size() as u64, |product, side| {
+        product.checked_mul(u64::from(*side))
+    });
+    match size.is_some() && bytes == size.map(u64::from) {
+        true => Ok(()),
+        false => Err("has another size than its type; fetch the index again".to_owned()),
     }
 }
 
@@ -190,7 +274,7 @@ fn add(
     storage: &dyn Storage,
     path: &str,
     columns: &Columns,
-    (builder, labels): (&mut TableBuilder, &mut Labels),
+    Taker { builder, labels, fields }: Taker<'_>,
 ) -> Result<(), DatasetError> {
     let mut offsets = Window::open(storage, path, OFFSETS_STEP)?;
     let mut samples = Window::open(storage, path, SAMPLE_STEP)?;
@@ -216,6 +300,17 @@ fn add(
             None => None,
         };
         builder.sample(Extent { file, offset, len }, labels.take(label));
+        for &(nth, kept) in &columns.fields {
+            let (offset, len) = sample.column(&mut samples, columns, nth)?;
+            let len = samples.record_len(offset, len)?;
+            if matches!(kept.kind, FieldKind::Numbers(_)) && len <= MOST_INLINE {
+                let value = samples.bytes(offset, len as usize)?.to_vec();
+                let put = fields.value(kept, &value);
+                put.map_err(|why| samples.broken(offset, why))?;
+            } else {
+                fields.extent(kept, Extent { file, offset, len });
+            }
+        }
         begin = end;
     }
     Ok(())

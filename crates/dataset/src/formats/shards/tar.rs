@@ -1,17 +1,18 @@
 //! Tar archives as WebDataset writes them: members with the same name up to its first dot are one sample.
 //!
 //! `0017.jpg` is the image, and `0017.cls` (a number as text) or the key `label` or `cls` of `0017.json` the
-//! class. Members of a sample follow one another, as in WebDataset; other members (`0017.txt`) are left
-//! alone. Headers are those of POSIX.1-1988 (ustar), with GNU's long names and sizes and the extended
+//! class. Members of a sample follow one another, as in WebDataset; every member (`0017.txt`) is a field that can
+//! be asked for. Headers are those of POSIX.1-1988 (ustar), with GNU's long names and sizes and the extended
 //! headers of POSIX.1-2001 (pax). Sparse files and compressed archives are refused by name.
 
 use std::collections::BTreeMap;
 
 use bothends_core::sample::{Encoding, Extent, FileIdx};
-use serde_json::{Map, Value};
+use serde_json::Map;
 
-use super::{Labels, Window, find, found};
+use super::{Labels, Window, find, found, with_fields};
 use crate::error::DatasetError;
+use crate::fields::{BYTES, FieldKind, FieldsBuilder, Kept, Number, TEXT, scalar};
 use crate::formats::class_folders::is_image;
 use crate::formats::{Format, Found};
 use crate::storage::Storage;
@@ -32,13 +33,18 @@ pub(crate) fn is_archive(name: &str) -> bool {
 }
 
 /// Reads the archives at `target`, in the order of their names.
-pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, DatasetError> {
+pub(crate) fn parse(
+    storage: &dyn Storage,
+    target: &str,
+    fields: FieldsBuilder,
+) -> Result<Found, DatasetError> {
     let (shards, n_others) = find(storage, target, is_archive)?;
     let mut reading = Reading {
         builder: TableBuilder::new(Encoding::Image),
         n_ignored: n_others,
         labels: Labels::default(),
         n_samples: 0,
+        fields,
     };
     for shard in &shards {
         reading.shard(storage, shard)?;
@@ -47,7 +53,9 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
         let path = storage.shown(target);
         return Err(DatasetError::NoImages { path, n_ignored: reading.n_ignored });
     }
-    found(Format::WebDataset, reading.builder, reading.n_ignored, reading.labels)
+    let Reading { builder, n_ignored, labels, fields, .. } = reading;
+    let found = found(Format::WebDataset, builder, n_ignored, labels)?;
+    with_fields(found, (storage, target), fields)
 }
 
 /// The table in the making.
@@ -56,6 +64,7 @@ struct Reading {
     n_ignored: u64,
     labels: Labels,
     n_samples: u64,
+    fields: FieldsBuilder,
 }
 
 /// A sample in the making: what the members of one name had.
@@ -65,6 +74,13 @@ struct Sample {
     at: u64,
     image: Option<(u64, u32)>,
     label: Option<u32>,
+    fields: Vec<(Kept, Value)>,
+}
+
+/// The value of a field.
+enum Value {
+    Int(i64),
+    Extent(u64, u32),
 }
 
 /// A member of an archive.
@@ -94,27 +110,95 @@ impl Reading {
                 continue;
             };
             if sample.as_ref().is_none_or(|sample| sample.key != key) {
-                self.finish(sample.take(), file);
+                self.finish(&archive, sample.take(), file)?;
                 let key = key.to_owned();
-                sample = Some(Sample { key, at: here, image: None, label: None });
+                let (image, label, fields) = (None, None, Vec::new());
+                sample = Some(Sample { key, at: here, image, label, fields });
             }
             let Some(sample) = &mut sample else { continue };
-            add(&mut archive, sample, &member, suffix)?;
+            let is_class = !self.fields.is_taken_for_text_or_bytes(suffix);
+            add(&mut archive, sample, &member, (suffix, is_class))?;
+            if self.fields.looks() {
+                self.field(&mut archive, sample, &member, suffix)?;
+            }
         }
-        self.finish(sample, file);
+        self.finish(&archive, sample, file)
+    }
+
+    /// A member as a field: its name is what follows the sample's.
+    fn field(
+        &mut self,
+        archive: &mut Window<'_>,
+        sample: &mut Sample,
+        member: &Member,
+        suffix: &str,
+    ) -> Result<(), DatasetError> {
+        let is_number =
+            is(suffix, &INTS) && !self.fields.is_taken_for_text_or_bytes(suffix);
+        let kind = match is_number {
+            true => scalar(Number::I64),
+            false if is(suffix, &TEXTS) => TEXT,
+            false => BYTES,
+        };
+        let kept = self
+            .fields
+            .field(suffix, kind)
+            .map_err(|why| archive.broken(member.data, why))?;
+        let Some(kept) = kept else { return Ok(()) };
+        let value = match kept.kind {
+            FieldKind::Numbers(_) => Value::Int(whole(archive, member)?),
+            FieldKind::Bytes | FieldKind::Text => {
+                Value::Extent(member.data, archive.record_len(member.data, member.len)?)
+            }
+        };
+        sample.fields.push((kept, value));
         Ok(())
     }
 
-    fn finish(&mut self, sample: Option<Sample>, file: FileIdx) {
-        let Some(sample) = sample else { return };
+    fn finish(
+        &mut self,
+        archive: &Window<'_>,
+        sample: Option<Sample>,
+        file: FileIdx,
+    ) -> Result<(), DatasetError> {
+        let Some(sample) = sample else { return Ok(()) };
         let Some((offset, len)) = sample.image else {
             self.n_ignored += 1;
-            return;
+            return Ok(());
         };
         let label = self.labels.take(sample.label);
         self.builder.sample(Extent { file, offset, len }, label);
         self.n_samples += 1;
+        if !self.fields.looks() {
+            return Ok(());
+        }
+        let refused = |why: String| {
+            archive.broken(sample.at, format!("the sample `{}`: {why}", sample.key))
+        };
+        for (kept, value) in &sample.fields {
+            match *value {
+                Value::Int(number) => {
+                    let kept = self.fields.value(*kept, &number.to_le_bytes());
+                    kept.map_err(refused)?;
+                }
+                Value::Extent(offset, len) => {
+                    self.fields.extent(*kept, Extent { file, offset, len });
+                }
+            }
+        }
+        self.fields.check_rows(self.n_samples).map_err(refused)
     }
+}
+
+/// Members that are whole numbers as text, and those that are text (WebDataset's `autodecode.py`). All others are
+/// bytes.
+const INTS: [&str; 6] = ["cls", "cls2", "index", "inx", "id", "count"];
+const TEXTS: [&str; 6] = ["txt", "text", "transcript", "json", "jsn", "caption"];
+
+/// Whether the last part of a member's name is one of these.
+fn is(suffix: &str, names: &[&str]) -> bool {
+    let kind = suffix.rsplit('.').next().unwrap_or_default();
+    names.iter().any(|name| kind.eq_ignore_ascii_case(name))
 }
 
 /// The name of the sample that a member belongs to, and what it is of it: WebDataset's rule, the first
@@ -131,7 +215,7 @@ fn add(
     archive: &mut Window<'_>,
     sample: &mut Sample,
     member: &Member,
-    suffix: &str,
+    (suffix, is_class): (&str, bool),
 ) -> Result<(), DatasetError> {
     let is_plain = !suffix.contains('.');
     if is_plain && is_image(&member.name) {
@@ -145,12 +229,25 @@ fn add(
         }
         let len = archive.record_len(member.data, member.len)?;
         sample.image = Some((member.data, len));
-    } else if suffix.eq_ignore_ascii_case("cls") {
+    } else if suffix.eq_ignore_ascii_case("cls") && is_class {
         sample.label = Some(class(archive, member)?);
     } else if suffix.eq_ignore_ascii_case("json") && sample.label.is_none() {
         sample.label = class_in_json(archive, member)?;
     }
     Ok(())
+}
+
+fn whole(archive: &mut Window<'_>, member: &Member) -> Result<i64, DatasetError> {
+    let text = text(archive, member.data, member.len)?;
+    let text = String::from_utf8_lossy(text).trim().to_owned();
+    text.parse().map_err(|_| {
+        let shown: String = text.chars().take(64).collect();
+        let why = format!(
+            "`{}` is {shown:?}, not a whole number; ask for its field with `:text` behind the name",
+            member.name
+        );
+        archive.broken(member.data, why)
+    })
 }
 
 fn class(archive: &mut Window<'_>, member: &Member) -> Result<u32, DatasetError> {
@@ -168,14 +265,14 @@ fn class_in_json(
     member: &Member,
 ) -> Result<Option<u32>, DatasetError> {
     let text = text(archive, member.data, member.len)?;
-    let fields = serde_json::from_slice::<Map<String, Value>>(text);
+    let fields = serde_json::from_slice::<Map<String, serde_json::Value>>(text);
     let fields = fields.map_err(|error| {
         let why = format!("`{}` is not a JSON object: {error}", member.name);
         archive.broken(member.data, why)
     })?;
     let label = fields.get("label").or_else(|| fields.get("cls"));
     // A label that is no number (a word, a list of boxes) is not a class.
-    Ok(label.and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()))
+    Ok(label.and_then(serde_json::Value::as_u64).and_then(|n| u32::try_from(n).ok()))
 }
 
 /// The whole payload of a member that is read as text.

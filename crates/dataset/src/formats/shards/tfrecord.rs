@@ -7,9 +7,10 @@
 
 use bothends_core::sample::{Encoding, Extent};
 
-use super::example::{Wanted, look};
-use super::{Labels, Window, find, found};
+use super::example::{Looking, look};
+use super::{Labels, Window, find, found, with_fields};
 use crate::error::DatasetError;
+use crate::fields::FieldsBuilder;
 use crate::formats::{Format, Found};
 use crate::storage::Storage;
 use crate::table::TableBuilder;
@@ -41,11 +42,15 @@ fn is_numbered(name: &str) -> bool {
 }
 
 /// Reads the files at `target`, in the order of their names.
-pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, DatasetError> {
+pub(crate) fn parse(
+    storage: &dyn Storage,
+    target: &str,
+    fields: FieldsBuilder,
+) -> Result<Found, DatasetError> {
     let (shards, n_others) = find(storage, target, is_shard)?;
     let mut builder = TableBuilder::new(Encoding::Image);
     let mut labels = Labels::default();
-    let mut wanted = Wanted::default();
+    let mut looking = Looking::new(fields);
     for path in &shards {
         let mut shard = Window::open(storage, path, STEP)?;
         let file = builder.file(path)?;
@@ -53,7 +58,7 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
         while at < shard.len() {
             let len = record(&mut shard, at)?;
             let data = at + HEAD_BYTES as u64;
-            let example = look(&mut shard, data..data + len, &mut wanted)?;
+            let example = look(&mut shard, (data..data + len, file), &mut looking)?;
             let (offset, len_bytes) = example.image;
             let len_bytes = shard.record_len(offset, len_bytes)?;
             let label = labels.take(example.label);
@@ -64,7 +69,8 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
     if labels == Labels::default() {
         return Err(DatasetError::Empty { path: storage.shown(target) });
     }
-    found(Format::TfRecord, builder, n_others, labels)
+    let found = found(Format::TfRecord, builder, n_others, labels)?;
+    with_fields(found, (storage, target), looking.fields)
 }
 
 /// The length of the record at `at`, checked.

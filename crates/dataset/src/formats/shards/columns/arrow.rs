@@ -18,6 +18,7 @@ use super::super::{Window, find, is_shard_in};
 use super::choice::Choice;
 use super::rows::{File, Rows, listed, one_split};
 use crate::error::DatasetError;
+use crate::fields::FieldsBuilder;
 use crate::formats::{Format, Found};
 use crate::path;
 use crate::storage::{Entry, Kind, Storage, read};
@@ -60,7 +61,11 @@ pub(crate) fn is_splits(entry: &Entry) -> bool {
 }
 
 /// Reads the files at `target`: in the order that `save_to_disk` states, else in that of their names.
-pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, DatasetError> {
+pub(crate) fn parse(
+    storage: &dyn Storage,
+    target: &str,
+    fields: FieldsBuilder,
+) -> Result<Found, DatasetError> {
     let (shards, n_others) = find(storage, target, is_shard)?;
     if shards.is_empty() && storage.kind(&path::join(target, SPLITS)).is_ok() {
         return Err(DatasetError::Shard {
@@ -71,7 +76,7 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
     }
     one_split(storage, target, &shards)?;
     let shards = stated(storage, target)?.unwrap_or(shards);
-    let mut rows = Rows::new(storage);
+    let mut rows = Rows::new(storage, fields);
     for path in &shards {
         let mut file = Window::open(storage, path, STEP)?;
         let range = extent(&mut file)?;
@@ -144,8 +149,9 @@ pub(super) fn stream(
     let layout = layout.map_err(|why| file.broken(start, why))?;
     let choice = Choice::of(&layout.columns, &layout.features)
         .map_err(|why| file.broken(start, why))?;
-    let columns = batch::Columns::of(&layout, &choice);
     let mut taker: File<'_> = rows.file(path, &choice)?;
+    let columns = batch::Columns::of(&layout, &choice, &mut taker)
+        .map_err(|why| file.broken(start, why))?;
     let mut at = first.end;
     while let Some(message) = Message::read(file, at, end)? {
         if message.kind == RECORD_BATCH {

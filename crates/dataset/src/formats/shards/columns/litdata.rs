@@ -14,6 +14,7 @@ use super::arrow;
 use super::choice::{Choice, Column, Features, Holds};
 use super::rows::{Rows, class, listed};
 use crate::error::DatasetError;
+use crate::fields::FieldsBuilder;
 use crate::formats::{Format, Found};
 use crate::path;
 use crate::storage::{Kind, Storage, kind, read};
@@ -72,7 +73,7 @@ pub(crate) fn parse(storage: &dyn Storage, folder: &str) -> Result<Found, Datase
         |why: String| DatasetError::Shard { path: storage.shown(&at), offset: 0, why };
     let index = index(storage, folder, &at)?;
     index.config.check().map_err(refused)?;
-    let mut rows = Rows::new(storage);
+    let mut rows = Rows::new(storage, FieldsBuilder::default());
     let mut leaves = None;
     let names = index.chunks.iter().map(|chunk| chunk.filename.as_str());
     let files = listed(folder, names).map_err(refused)?;

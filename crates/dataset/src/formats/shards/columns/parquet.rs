@@ -2,10 +2,11 @@
 //!
 //! A file is row groups, in which each column is a run of pages, and a footer. Values of a plain page lie
 //! one after the other, each after its length, so that the walk over a page's lengths gives the place of
-//! each image (`parquet-format`, "Data Pages", "Plain"). Only the column of classes is decoded: it is small,
-//! and `labels.rs` has the two encodings and the one compression that writers choose for it. Images that are
+//! each image (`parquet-format`, "Data Pages", "Plain"). Only the column of classes and fields that are asked for
+//! are decoded: `cells.rs` has the encodings and the one compression that writers choose for them. Images that are
 //! compressed or coded by a dictionary are refused. `footer.rs` comes first, then `pages.rs`.
 
+mod cells;
 mod footer;
 mod labels;
 mod levels;
@@ -17,9 +18,11 @@ use super::super::{Window, find};
 use super::choice::Choice;
 use super::rows::{File, Rows, one_split};
 use crate::error::DatasetError;
+use crate::fields::{FieldKind, FieldsBuilder};
 use crate::formats::{Format, Found};
 use crate::storage::Storage;
-use footer::{Footer, Group, Leaf};
+use cells::Cells;
+use footer::{Asked, Footer, Group, Wanted};
 use labels::Labels;
 
 /// Bytes that one read brings: a page's header, the lengths of small images.
@@ -35,10 +38,14 @@ pub(crate) fn is_shard(name: &str) -> bool {
 }
 
 /// Reads the files at `target`, in the order of their names.
-pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, DatasetError> {
+pub(crate) fn parse(
+    storage: &dyn Storage,
+    target: &str,
+    fields: FieldsBuilder,
+) -> Result<Found, DatasetError> {
     let (shards, n_others) = find(storage, target, is_shard)?;
     one_split(storage, target, &shards)?;
-    let mut rows = Rows::new(storage);
+    let mut rows = Rows::new(storage, fields);
     for path in &shards {
         add(storage, path, &mut rows)?;
     }
@@ -61,20 +68,80 @@ fn add(
     };
     let label = choice.label.and_then(leaf);
     let mut taker = rows.file(path, &choice)?;
+    let fields =
+        asked(&footer, &mut taker).map_err(|why| file.broken(file.len(), why))?;
     let mut pages = Window::open(storage, path, STEP)?;
-    footer.groups(&mut file, (image, label), |group| {
-        add_group(&mut pages, &group, (image, label), &mut taker)
+    let wanted = Wanted { image, label, fields: &fields };
+    footer.groups(&mut file, wanted, |group| {
+        add_group(&mut pages, &group, wanted, &mut taker)
     })
+}
+
+/// The columns that are asked for as fields.
+fn asked(footer: &Footer, taker: &mut File<'_>) -> Result<Vec<Asked>, String> {
+    let mut asked = Vec::new();
+    for (column, field) in footer.columns.iter().zip(&footer.fields) {
+        let Some((kind, leaf)) = field else { continue };
+        let (shape, width): (Option<&[u32]>, _) = match kind {
+            FieldKind::Numbers(number) => (Some(&[]), Some(number.size())),
+            FieldKind::Bytes | FieldKind::Text => (None, None),
+        };
+        if let Some(kept) = taker.fields.field(&column.name, (*kind, shape))? {
+            let name = column.name.clone();
+            asked.push(Asked { name, kept, leaf: leaf.clone(), width });
+        }
+    }
+    Ok(asked)
+}
+
+/// Adds the values of a field. Bytes stay in the file where they are there as they are; text and numbers are small.
+fn add_field(
+    file: &mut Window<'_>,
+    (group, nth): (&Group, usize),
+    asked: &Asked,
+    taker: &mut File<'_>,
+) -> Result<(), DatasetError> {
+    let chunk = &group.fields[nth];
+    let what = format!("the column `{}`", asked.name);
+    if asked.kept.kind == FieldKind::Bytes && chunk.codec == 0 && !chunk.has_dictionary {
+        let mut places = Vec::new();
+        pages::images(file, chunk, (&asked.leaf, &what), |place| places.push(place))?;
+        if places.len() as u64 != group.n_rows {
+            let why = format!("{what} has {} values, not one for each row", places.len());
+            return Err(file.broken(chunk.range.start, why));
+        }
+        places.into_iter().for_each(|place| taker.extent(asked.kept, place));
+        return Ok(());
+    }
+    let mut cells = Cells::new(what, chunk.clone(), asked.leaf.clone());
+    for row in 0..group.n_rows {
+        let (value, start) = cells.next(file)?;
+        let Some(value) = value else {
+            let why = format!(
+                "row {row} of a row group has no value in the column `{}`; leave the field out, or give \
+                 every row a value",
+                asked.name
+            );
+            return Err(file.broken(start, why));
+        };
+        // Small whole numbers are kept in four bytes.
+        let value = asked.width.and_then(|width| value.get(..width)).unwrap_or(value);
+        let put = taker.fields.value(asked.kept, value);
+        put.map_err(|why| file.broken(start, why))?;
+    }
+    Ok(())
 }
 
 fn add_group(
     file: &mut Window<'_>,
     group: &Group,
-    (image, label): (&Leaf, Option<&Leaf>),
+    wanted: Wanted<'_>,
     taker: &mut File<'_>,
 ) -> Result<(), DatasetError> {
+    let Wanted { image, label, fields } = wanted;
     let mut images = Vec::new();
-    pages::images(file, &group.image, image, |image| images.push(image))?;
+    let what = (image, "the column of images");
+    pages::images(file, &group.image, what, |image| images.push(image))?;
     if images.len() as u64 != group.n_rows {
         let why = format!(
             "a row group has {} images and {} rows; fetch the file again",
@@ -91,6 +158,9 @@ fn add_group(
             None => None,
         };
         taker.row(image, label);
+    }
+    for (nth, asked) in fields.iter().enumerate() {
+        add_field(file, (group, nth), asked, taker)?;
     }
     Ok(())
 }

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use bothends_core::sample::{Encoding, Extent, FileIdx};
 
-use super::super::{Labels, found};
+use super::super::{Labels, found, with_fields};
 use super::choice::Choice;
 use crate::error::DatasetError;
+use crate::fields::{FieldsBuilder, Kept};
 use crate::formats::{Format, Found};
 use crate::path;
 use crate::storage::Storage;
@@ -23,15 +24,17 @@ pub(crate) struct Rows<'a> {
     labels: Labels,
     /// Of the first file: every other must have the same.
     classes: Option<Vec<String>>,
+    fields: FieldsBuilder,
 }
 
 impl<'a> Rows<'a> {
-    pub(crate) fn new(storage: &'a dyn Storage) -> Self {
+    pub(crate) fn new(storage: &'a dyn Storage, fields: FieldsBuilder) -> Self {
         Self {
             storage,
             builder: TableBuilder::new(Encoding::Image),
             labels: Labels::default(),
             classes: None,
+            fields,
         }
     }
 
@@ -66,7 +69,8 @@ impl<'a> Rows<'a> {
             Some(_) => {}
         }
         let file = self.builder.file(path)?;
-        Ok(File { builder: &mut self.builder, labels: &mut self.labels, file })
+        let Self { builder, labels, fields, .. } = self;
+        Ok(File { builder, labels, fields, file })
     }
 
     /// The data set; `target` is where the files are from.
@@ -79,7 +83,8 @@ impl<'a> Rows<'a> {
         if self.labels == Labels::default() {
             return Err(DatasetError::Empty { path: self.storage.shown(target) });
         }
-        found(format, self.builder, n_ignored, self.labels)
+        let found = found(format, self.builder, n_ignored, self.labels)?;
+        with_fields(found, (self.storage, target), self.fields)
     }
 }
 
@@ -87,6 +92,7 @@ impl<'a> Rows<'a> {
 pub(crate) struct File<'a> {
     builder: &'a mut TableBuilder,
     labels: &'a mut Labels,
+    pub(crate) fields: &'a mut FieldsBuilder,
     file: FileIdx,
 }
 
@@ -95,6 +101,11 @@ impl File<'_> {
     pub(crate) fn row(&mut self, (offset, len): (u64, u32), label: Option<u32>) {
         let extent = Extent { file: self.file, offset, len };
         self.builder.sample(extent, self.labels.take(label));
+    }
+
+    /// The next value of a field: where it is.
+    pub(crate) fn extent(&mut self, kept: Kept, (offset, len): (u64, u32)) {
+        self.fields.extent(kept, Extent { file: self.file, offset, len });
     }
 }
 

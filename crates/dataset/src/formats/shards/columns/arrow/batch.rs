@@ -1,4 +1,4 @@
-//! A record batch: where the image of each of its rows is, and the row's class.
+//! A record batch: where the image of each of its rows is, the row's class, and fields that are asked for.
 
 use std::ops::Range;
 
@@ -6,8 +6,9 @@ use super::super::choice::Choice;
 use super::super::rows::{File, class};
 use super::Message;
 use super::flat::{DAMAGED, Table, Vector};
-use super::layout::{Buffers, Bytes, Layout, Numbers, Place};
+use super::layout::{Buffers, Bytes, FieldBuffers, Form, Layout, Numbers, Place};
 use crate::error::DatasetError;
+use crate::fields::{FieldKind, Kept, Number};
 use crate::formats::shards::Window;
 use crate::storage::Storage;
 
@@ -21,15 +22,43 @@ const PAIR_BYTES: usize = 16;
 pub(super) struct Columns {
     image: Buffers,
     label: Option<Numbers>,
+    fields: Vec<Asked>,
+}
+
+/// A column that is asked for as a field.
+struct Asked {
+    name: String,
+    kept: Kept,
+    form: Form,
 }
 
 impl Columns {
-    pub(super) fn of(layout: &Layout, choice: &Choice) -> Self {
+    pub(super) fn of(
+        layout: &Layout,
+        choice: &Choice,
+        taker: &mut File<'_>,
+    ) -> Result<Self, String> {
         let label = choice.label.and_then(|nth| match layout.buffers[nth] {
             Buffers::Numbers(numbers) => Some(numbers),
             Buffers::Bytes(_) | Buffers::Other => None,
         });
-        Self { image: layout.buffers[choice.image], label }
+        let mut fields = Vec::new();
+        for (column, field) in layout.columns.iter().zip(&layout.fields) {
+            let Some(FieldBuffers { kind, form }) = *field else { continue };
+            let sides;
+            let shape: Option<&[u32]> = match form {
+                Form::One(_) => Some(&[]),
+                Form::Fixed { n, .. } => {
+                    sides = [n];
+                    Some(&sides)
+                }
+                Form::Bytes(_) | Form::List { .. } => None,
+            };
+            if let Some(kept) = taker.fields.field(&column.name, (kind, shape))? {
+                fields.push(Asked { name: column.name.clone(), kept, form });
+            }
+        }
+        Ok(Self { image: layout.buffers[choice.image], label, fields })
     }
 }
 
@@ -73,7 +102,7 @@ pub(super) fn add(
     let Buffers::Bytes(bytes) = columns.image else { return Err(DAMAGED.into()) };
     let step = usize::try_from(batch.n_rows.saturating_mul(8)).unwrap_or(STEP);
     let open = || Window::open(storage, path, step.clamp(64, STEP));
-    let mut images = Images::of(&batch, bytes, [open()?, open()?, open()?])?;
+    let mut images = Images::of(&batch, (bytes, None), [open()?, open()?, open()?])?;
     let mut labels = match columns.label {
         Some(numbers) => Some(Labels::of(&batch, numbers, [open()?, open()?])?),
         None => None,
@@ -83,7 +112,118 @@ pub(super) fn add(
         let label = labels.as_mut().map_or(Ok(None), |labels| labels.next(row))?;
         taker.row(image, label);
     }
+    for asked in &columns.fields {
+        let windows = [open()?, open()?, open()?];
+        add_field(&batch, asked, windows, taker)?;
+    }
     Ok(())
+}
+
+/// Adds a field of every row.
+fn add_field(
+    batch: &Batch<'_>,
+    asked: &Asked,
+    [own, outer, file]: [Window<'_>; 3],
+    taker: &mut File<'_>,
+) -> Result<(), Refusal> {
+    let Asked { name, kept, form } = asked;
+    let size = match kept.kind {
+        FieldKind::Numbers(number) => number.size() as u64,
+        FieldKind::Bytes | FieldKind::Text => 1,
+    };
+    let (place, items) = match *form {
+        Form::Bytes(bytes) => {
+            let mut cells = Images::of(batch, (bytes, Some(name)), [own, outer, file])?;
+            for row in 0..batch.n_rows {
+                taker.extent(*kept, cells.next(row)?);
+            }
+            return Ok(());
+        }
+        Form::One(place) => (place, place),
+        Form::List { own, items, .. } | Form::Fixed { own, items, .. } => (own, items),
+    };
+    let mut validity = Validity { file: own, bits: batch.validity(place)? };
+    let mut lists = Lists { batch, form: *form, size, items, file };
+    for row in 0..batch.n_rows {
+        if !validity.has(row)? {
+            return Err(Refusal::Here(absent(row, name)));
+        }
+        if let Form::One(place) = *form {
+            let value = lists.number(place, (row, kept.kind))?;
+            taker.fields.value(*kept, &value).map_err(Refusal::Here)?;
+        } else {
+            taker.extent(*kept, lists.next(row)?);
+        }
+    }
+    Ok(())
+}
+
+fn absent(row: u64, name: &str) -> String {
+    format!(
+        "row {row} of the record batch has no value in the column `{name}`; leave the field out, or give \
+         every row a value"
+    )
+}
+
+/// A column of numbers, or of lists of them.
+struct Lists<'a, 'b> {
+    batch: &'a Batch<'b>,
+    form: Form,
+    /// Bytes of a number.
+    size: u64,
+    items: Place,
+    file: Window<'a>,
+}
+
+impl Lists<'_, '_> {
+    fn number(
+        &mut self,
+        place: Place,
+        (row, kind): (u64, FieldKind),
+    ) -> Result<Vec<u8>, Refusal> {
+        let n_rows = self.batch.n_rows;
+        if kind == FieldKind::Numbers(Number::Bool) {
+            let bits = self.batch.buffer(place, 1, n_rows.div_ceil(8))?.start;
+            let byte = self.file.bytes(bits + row / 8, 1)?[0];
+            return Ok(vec![byte >> (row % 8) & 1]);
+        }
+        let n_bytes = n_rows.checked_mul(self.size).ok_or(DAMAGED)?;
+        let data = self.batch.buffer(place, 1, n_bytes)?.start;
+        let size = usize::try_from(self.size).unwrap_or(8);
+        Ok(self.file.bytes(data + row * self.size, size)?.to_vec())
+    }
+
+    /// Where the numbers of a row are.
+    fn next(&mut self, row: u64) -> Result<(u64, u32), Refusal> {
+        let (first, end) = match self.form {
+            Form::List { own, offset_bytes, .. } => {
+                let width = u64::from(offset_bytes);
+                let n_offsets = self.batch.n_rows.checked_add(1).ok_or(DAMAGED)?;
+                let n_bytes = n_offsets.checked_mul(width).ok_or(DAMAGED)?;
+                let offsets = self.batch.buffer(own, 1, n_bytes)?.start;
+                let pair = self
+                    .file
+                    .bytes(offsets + row * width, 2 * usize::from(offset_bytes))?;
+                let (first, end) = pair.split_at(usize::from(offset_bytes));
+                (little_endian(first), little_endian(end))
+            }
+            Form::Fixed { n, .. } => {
+                let first = row.checked_mul(n.into()).ok_or(DAMAGED)?;
+                (first, first.checked_add(n.into()).ok_or(DAMAGED)?)
+            }
+            Form::Bytes(_) | Form::One(_) => return Err(DAMAGED.into()),
+        };
+        let n_bytes =
+            end.checked_mul(self.size).filter(|_| end >= first).ok_or(DAMAGED)?;
+        if self.batch.nodes.count(self.items.node, (PAIR_BYTES, 8))? != 0 {
+            let why = "a list has items without a value; leave the field out, or give every item one";
+            return Err(why.into());
+        }
+        let data = self.batch.buffer(self.items, 1, n_bytes)?.start;
+        let offset = data + first * self.size;
+        let len = (end - first).checked_mul(self.size).ok_or(DAMAGED)?;
+        Ok((offset, self.file.record_len(offset, len)?))
+    }
 }
 
 /// The metadata of a batch.
@@ -174,6 +314,8 @@ struct Images<'a> {
     offsets: u64,
     offset_bytes: u8,
     data: Range<u64>,
+    /// The name of a column that is no image.
+    name: Option<&'a str>,
     /// Where the next image begins in `data`.
     begin: u64,
 }
@@ -181,7 +323,7 @@ struct Images<'a> {
 impl<'a> Images<'a> {
     fn of(
         batch: &Batch<'_>,
-        bytes: Bytes,
+        (bytes, name): (Bytes, Option<&'a str>),
         [own, outer, mut file]: [Window<'a>; 3],
     ) -> Result<Self, Refusal> {
         let width = u64::from(bytes.offset_bytes);
@@ -203,12 +345,16 @@ impl<'a> Images<'a> {
             offsets,
             offset_bytes: bytes.offset_bytes,
             data,
+            name,
             begin,
         })
     }
 
     fn next(&mut self, row: u64) -> Result<(u64, u32), Refusal> {
         if !self.outer.has(row)? || !self.own.has(row)? {
+            if let Some(name) = self.name {
+                return Err(Refusal::Here(absent(row, name)));
+            }
             return Err(Refusal::Here(format!(
                 "row {row} has no image bytes: the record batch holds only paths; \
                  embed the images with `datasets.table.embed_table_storage`, or store \

@@ -5,6 +5,7 @@
 
 use super::super::choice::{Column, Features, Holds, MAX_DESCRIPTION_BYTES};
 use super::flat::{DAMAGED, Table};
+use crate::fields::{FieldKind, Number};
 
 /// Columns, with those inside others: more than any data set has, and a bound on the time for a schema
 /// whose parts name each other again and again.
@@ -20,8 +21,10 @@ const MAX_DEPTH: usize = 32;
 mod types {
     pub(super) const NULL: u8 = 1;
     pub(super) const INT: u8 = 2;
+    pub(super) const FLOAT: u8 = 3;
     pub(super) const BINARY: u8 = 4;
     pub(super) const UTF8: u8 = 5;
+    pub(super) const BOOL: u8 = 6;
     pub(super) const LIST: u8 = 12;
     pub(super) const STRUCT: u8 = 13;
     pub(super) const UNION: u8 = 14;
@@ -67,6 +70,26 @@ pub(crate) struct Numbers {
     pub(crate) is_signed: bool,
 }
 
+/// A column as a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FieldBuffers {
+    pub(crate) kind: FieldKind,
+    pub(crate) form: Form,
+}
+
+/// Where the values of a field are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Text or bytes of any length.
+    Bytes(Bytes),
+    /// One number.
+    One(Place),
+    /// A list of numbers: its own place and that of the numbers, and bytes of an offset.
+    List { own: Place, items: Place, offset_bytes: u8 },
+    /// As many numbers in every row.
+    Fixed { own: Place, items: Place, n: u32 },
+}
+
 /// Where a column is that may be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Buffers {
@@ -80,6 +103,8 @@ pub(crate) enum Buffers {
 pub(crate) struct Layout {
     pub(crate) columns: Vec<Column>,
     pub(crate) buffers: Vec<Buffers>,
+    /// What of each column can be had as a field.
+    pub(crate) fields: Vec<Option<FieldBuffers>>,
     pub(crate) features: Features,
 }
 
@@ -92,12 +117,16 @@ impl Layout {
         let fields = schema.vector(1, 4)?;
         let mut walk = Walk { next: Place::default(), n_left: MAX_FIELDS };
         let (mut columns, mut buffers) = (Vec::new(), Vec::new());
+        let mut asked = Vec::new();
         for nth in 0..fields.len {
+            let begin = walk.next;
             let (column, place) = walk.column(&fields.table(nth)?)?;
+            asked.push(field(&fields.table(nth)?, begin, place)?);
             columns.push(column);
             buffers.push(place);
         }
-        Ok(Self { columns, buffers, features: features(schema)? })
+        let features = features(schema)?;
+        Ok(Self { columns, buffers, fields: asked, features })
     }
 }
 
@@ -226,6 +255,91 @@ fn kind(field: &Table<'_>) -> Result<u8, String> {
         )),
         kind => Ok(kind),
     }
+}
+
+/// What a column at `place` is as a field.
+fn field(
+    column: &Table<'_>,
+    place: Place,
+    buffers: Buffers,
+) -> Result<Option<FieldBuffers>, String> {
+    if column.table(4)?.is_some() {
+        return Ok(None);
+    }
+    if let Buffers::Bytes(bytes) = buffers {
+        let (kind, form) = (FieldKind::Bytes, Form::Bytes(bytes));
+        return Ok(Some(FieldBuffers { kind, form }));
+    }
+    let kind = kind(column)?;
+    let number = |form, number: Option<Number>| {
+        number.map(|number| FieldBuffers { kind: FieldKind::Numbers(number), form })
+    };
+    // The items follow their list.
+    let after = |n_buffers| Place {
+        node: place.node + 1,
+        buffer: place.buffer + n_buffers,
+        views: place.views,
+    };
+    Ok(match kind {
+        types::UTF8 | types::LARGE_UTF8 => {
+            let offset_bytes = if kind == types::LARGE_UTF8 { 8 } else { 4 };
+            let form = Form::Bytes(Bytes { place, outer: None, offset_bytes });
+            Some(FieldBuffers { kind: FieldKind::Text, form })
+        }
+        types::BOOL => number(Form::One(place), Some(Number::Bool)),
+        types::INT | types::FLOAT => number(Form::One(place), number_type(column)?),
+        types::LIST | types::LARGE_LIST => {
+            let offset_bytes = if kind == types::LARGE_LIST { 8 } else { 4 };
+            let form = Form::List { own: place, items: after(2), offset_bytes };
+            number(form, items(column)?)
+        }
+        types::FIXED_SIZE_LIST => {
+            let n = column.table(3)?.ok_or(DAMAGED)?.i32(0)?;
+            let n = u32::try_from(n).map_err(|_| DAMAGED)?;
+            number(Form::Fixed { own: place, items: after(1), n }, items(column)?)
+        }
+        _ => None,
+    })
+}
+
+/// The type of a list's items, where they are numbers.
+fn items(list: &Table<'_>) -> Result<Option<Number>, String> {
+    let children = list.vector(5, 4)?;
+    match children.len {
+        1 => number_type(&children.table(0)?),
+        _ => Ok(None),
+    }
+}
+
+/// The type of numbers, where a column has some.
+fn number_type(column: &Table<'_>) -> Result<Option<Number>, String> {
+    if column.table(4)?.is_some() {
+        return Ok(None);
+    }
+    let kind = kind(column)?;
+    if !matches!(kind, types::INT | types::FLOAT) {
+        return Ok(None);
+    }
+    let details = column.table(3)?.ok_or(DAMAGED)?;
+    if kind == types::FLOAT {
+        return Ok(match details.i16(0)? {
+            0 => Some(Number::F16),
+            1 => Some(Number::F32),
+            2 => Some(Number::F64),
+            _ => None,
+        });
+    }
+    Ok(match (details.i32(0)?, details.u8(1)? != 0) {
+        (8, true) => Some(Number::I8),
+        (8, false) => Some(Number::U8),
+        (16, true) => Some(Number::I16),
+        (16, false) => Some(Number::U16),
+        (32, true) => Some(Number::I32),
+        (32, false) => Some(Number::U32),
+        (64, true) => Some(Number::I64),
+        (64, false) => Some(Number::U64),
+        _ => None,
+    })
 }
 
 fn width(kind: u8) -> u8 {

@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::super::choice::{Column, Features, Holds, MAX_DESCRIPTION_BYTES};
 use super::thrift::{BINARY, Compact, I32, I64, LIST, STRUCT};
 use crate::error::DatasetError;
+use crate::fields::{FieldKind, Kept, Number};
 use crate::formats::shards::Window;
 
 const MAGIC: &[u8] = b"PAR1";
@@ -20,9 +21,12 @@ const MAX_COLUMNS: u64 = 1 << 16;
 const DAMAGED: &str = "the footer is damaged; fetch the file again";
 
 /// Physical types.
+pub(super) const BOOLEAN: i64 = 0;
 pub(super) const INT32: i64 = 1;
 pub(super) const INT64: i64 = 2;
-const BYTE_ARRAY: i64 = 6;
+pub(super) const FLOAT: i64 = 4;
+pub(super) const DOUBLE: i64 = 5;
+pub(super) const BYTE_ARRAY: i64 = 6;
 
 /// A column that has values of its own.
 #[derive(Debug, Clone)]
@@ -39,6 +43,8 @@ pub(super) struct Footer {
     pub(super) columns: Vec<Column>,
     /// For each column, the values to read where it is chosen.
     pub(super) leaves: Vec<Option<Leaf>>,
+    /// For each column, what it is as a field.
+    pub(super) fields: Vec<Option<(FieldKind, Leaf)>>,
     pub(super) features: Features,
     n_rows: u64,
     groups: Option<Range<u64>>,
@@ -50,6 +56,26 @@ pub(super) struct Group {
     pub(super) n_rows: u64,
     pub(super) image: Chunk,
     pub(super) label: Option<Chunk>,
+    /// Of the fields, in the order in which they were named.
+    pub(super) fields: Vec<Chunk>,
+}
+
+/// The columns to read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) image: &'a Leaf,
+    pub(super) label: Option<&'a Leaf>,
+    pub(super) fields: &'a [Asked],
+}
+
+/// A column that is asked for as a field.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) name: String,
+    pub(super) kept: Kept,
+    pub(super) leaf: Leaf,
+    /// Bytes that a number of this type has.
+    pub(super) width: Option<usize>,
 }
 
 /// A column in a row group.
@@ -58,6 +84,7 @@ pub(super) struct Chunk {
     pub(super) range: Range<u64>,
     pub(super) codec: i64,
     pub(super) n_values: u64,
+    pub(super) has_dictionary: bool,
 }
 
 fn compact<'w, 'a>(file: &'w mut Window<'a>, range: Range<u64>) -> Compact<'w, 'a> {
@@ -72,6 +99,45 @@ struct Element {
     name: String,
     n_children: u64,
     is_annotated: bool,
+    converted: Option<i64>,
+    logical: Option<i64>,
+}
+
+impl Element {
+    /// What a column without others in it is as a field, if it is one that is read.
+    fn field_kind(&self) -> Option<FieldKind> {
+        if self.n_children > 0 || self.repetition == 2 {
+            return None;
+        }
+        let number = match (self.physical?, self.converted) {
+            (BYTE_ARRAY, converted)
+                if self.logical == Some(LOGICAL_TEXT) || converted == Some(0) =>
+            {
+                return Some(FieldKind::Text);
+            }
+            (BYTE_ARRAY, _) if !self.is_annotated => return Some(FieldKind::Bytes),
+            (BOOLEAN, _) => Number::Bool,
+            (FLOAT, _) => Number::F32,
+            (DOUBLE, _) => Number::F64,
+            (INT32, Some(11)) => Number::U8,
+            (INT32, Some(12)) => Number::U16,
+            (INT32, Some(13)) => Number::U32,
+            (INT64, Some(14)) => Number::U64,
+            (INT32, Some(15)) => Number::I8,
+            (INT32, Some(16)) => Number::I16,
+            (INT32, _) if !self.is_annotated => Number::I32,
+            (INT64, _) if !self.is_annotated => Number::I64,
+            _ => return None,
+        };
+        Some(FieldKind::Numbers(number))
+    }
+}
+
+impl Leaf {
+    fn of(element: &Element, nth: usize, outer: u32) -> Self {
+        let max_definition = outer + u32::from(element.repetition == 1);
+        Self { nth, physical: element.physical.unwrap_or(-1), max_definition }
+    }
 }
 
 impl Footer {
@@ -95,6 +161,7 @@ impl Footer {
         let mut footer = Self {
             columns: Vec::new(),
             leaves: Vec::new(),
+            fields: Vec::new(),
             features: Features::default(),
             n_rows: 0,
             groups: None,
@@ -127,7 +194,15 @@ impl Footer {
         let elements = elements?;
         let mut walk = Walk { elements: &elements, at: 1, n_leaves: 0 };
         for _ in 0..elements[0].n_children {
+            let element = walk.elements.get(walk.at);
+            let kind = element.and_then(Element::field_kind);
+            let nth = walk.n_leaves;
             let (column, leaf) = walk.column().ok_or_else(|| values.broken())?;
+            let own = element.map(|element| Leaf::of(element, nth, 0));
+            self.fields.push(match column.holds {
+                Holds::ImageStruct => leaf.clone().map(|leaf| (FieldKind::Bytes, leaf)),
+                Holds::Bytes | Holds::Int | Holds::Other => kind.zip(own),
+            });
             self.columns.push(column);
             self.leaves.push(leaf);
         }
@@ -160,11 +235,11 @@ impl Footer {
         Ok(())
     }
 
-    /// Calls `each` with every row group in turn; `image` and `label` are the columns to read.
+    /// Calls `each` with every row group in turn.
     pub(super) fn groups(
         &self,
         file: &mut Window<'_>,
-        (image, label): (&Leaf, Option<&Leaf>),
+        wanted: Wanted<'_>,
         mut each: impl FnMut(Group) -> Result<(), DatasetError>,
     ) -> Result<(), DatasetError> {
         let Some(range) = self.groups.clone() else {
@@ -172,12 +247,13 @@ impl Footer {
         };
         let mut values = compact(file, range);
         let mut n_rows = 0;
-        let mut front = [0, 0];
+        let mut front = vec![0; 2 + wanted.fields.len()];
         for _ in 0..values.list()?.0 {
             let at = values.at;
-            let group = self.group(&mut values, (image, label))?;
+            let group = self.group(&mut values, wanted)?;
             // Chunks that overlap would let a small file state any number of rows.
             let chunks = [Some(&group.image), group.label.as_ref()];
+            let chunks = chunks.into_iter().chain(group.fields.iter().map(Some));
             for (front, chunk) in front.iter_mut().zip(chunks) {
                 let Some(chunk) = chunk.filter(|it| it.n_values > 0) else { continue };
                 if chunk.range.start < *front {
@@ -198,19 +274,32 @@ impl Footer {
     fn group(
         &self,
         values: &mut Compact<'_, '_>,
-        (image, label): (&Leaf, Option<&Leaf>),
+        Wanted { image, label, fields: asked }: Wanted<'_>,
     ) -> Result<Group, DatasetError> {
         let (mut images, mut labels, mut n_rows) = (None, None, 0);
+        let mut fields = vec![None; asked.len()];
         let mut last = 0;
         while let Some(field) = values.field(&mut last)? {
             match field {
                 (1, LIST) => {
                     for nth in 0..values.list()?.0 {
                         let is = |leaf: &Leaf| leaf.nth as u64 == nth;
-                        match (is(image), label.is_some_and(is)) {
-                            (true, _) => images = Some(self.chunk(values)?),
-                            (_, true) => labels = Some(self.chunk(values)?),
-                            _ => values.skip(STRUCT)?,
+                        let is_label = label.is_some_and(is);
+                        if !is(image) && !is_label && !asked.iter().any(|it| is(&it.leaf))
+                        {
+                            values.skip(STRUCT)?;
+                            continue;
+                        }
+                        let chunk = self.chunk(values)?;
+                        for (field, asked) in fields.iter_mut().zip(asked) {
+                            if is(&asked.leaf) {
+                                *field = Some(chunk.clone());
+                            }
+                        }
+                        match is_label {
+                            true => labels = Some(chunk),
+                            false if is(image) => images = Some(chunk),
+                            false => {}
                         }
                     }
                 }
@@ -218,9 +307,12 @@ impl Footer {
                 (_, kind) => values.skip(kind)?,
             }
         }
-        match (images, labels) {
-            (Some(image), labels) if labels.is_some() == label.is_some() => {
-                Ok(Group { n_rows, image, label: labels })
+        let fields: Option<Vec<_>> = fields.into_iter().collect();
+        match (images, labels, fields) {
+            (Some(image), labels, Some(fields))
+                if labels.is_some() == label.is_some() =>
+            {
+                Ok(Group { n_rows, image, label: labels, fields })
             }
             _ => Err(values.broken()),
         }
@@ -262,7 +354,8 @@ impl Footer {
         }
         // An empty column is nowhere.
         if n_values == 0 {
-            return Ok(Chunk { range: self.end..self.end, codec, n_values });
+            let range = self.end..self.end;
+            return Ok(Chunk { range, codec, n_values, has_dictionary: false });
         }
         let start = if dictionary > 0 { data.min(dictionary) } else { data };
         let end = start.checked_add(len).filter(|end| *end <= self.end);
@@ -270,7 +363,8 @@ impl Footer {
             let why = "a column reaches beyond the rows of the file; fetch it again";
             return Err(values.file.broken(values.at, why));
         };
-        Ok(Chunk { range: start..end, codec, n_values })
+        let has_dictionary = dictionary > 0;
+        Ok(Chunk { range: start..end, codec, n_values, has_dictionary })
     }
 }
 
@@ -287,9 +381,11 @@ fn element(values: &mut Compact<'_, '_>) -> Result<Element, DatasetError> {
             (6, I32) => {
                 let converted = values.int()?;
                 element.is_annotated = !(11..=18).contains(&converted);
+                element.converted = Some(converted);
             }
             (10, STRUCT) => {
-                element.is_annotated |= !logical_is_int(values)?;
+                element.logical = logical(values)?;
+                element.is_annotated |= element.logical != Some(LOGICAL_INT);
             }
             (_, kind) => values.skip(kind)?,
         }
@@ -297,15 +393,18 @@ fn element(values: &mut Compact<'_, '_>) -> Result<Element, DatasetError> {
     Ok(element)
 }
 
-/// Whether a `LogicalType` is `INTEGER`, the tenth of the union.
-fn logical_is_int(values: &mut Compact<'_, '_>) -> Result<bool, DatasetError> {
-    let mut is_int = false;
-    let mut last = 0;
+/// The members of the union `LogicalType` that are told apart.
+const LOGICAL_TEXT: i64 = 1;
+const LOGICAL_INT: i64 = 10;
+
+/// Which `LogicalType` it is.
+fn logical(values: &mut Compact<'_, '_>) -> Result<Option<i64>, DatasetError> {
+    let (mut which, mut last) = (None, 0);
     while let Some((id, kind)) = values.field(&mut last)? {
-        is_int |= id == 10;
+        which = Some(id);
         values.skip(kind)?;
     }
-    Ok(is_int)
+    Ok(which)
 }
 
 /// Goes through the schema's elements.
@@ -361,8 +460,7 @@ impl Walk<'_> {
         let nth = self.n_leaves;
         self.at += 1;
         self.n_leaves += 1;
-        let max_definition = outer + u32::from(element.repetition == 1);
-        Some(Leaf { nth, physical: element.physical.unwrap_or(-1), max_definition })
+        Some(Leaf::of(element, nth, outer))
     }
 
     /// Goes past the element here and those inside it.

@@ -17,7 +17,7 @@ const DATA_V2: i64 = 3;
 /// Encodings of values (`Encoding`).
 pub(super) const PLAIN: i64 = 0;
 pub(super) const PLAIN_DICTIONARY: i64 = 2;
-const RLE: i64 = 3;
+pub(super) const RLE: i64 = 3;
 pub(super) const RLE_DICTIONARY: i64 = 8;
 
 /// Longest levels or values that are read into memory at once: those of a page of images are its levels.
@@ -174,13 +174,12 @@ impl Page {
 pub(super) fn images(
     file: &mut Window<'_>,
     chunk: &Chunk,
-    leaf: &Leaf,
+    (leaf, what): (&Leaf, &str),
     mut each: impl FnMut((u64, u32)),
 ) -> Result<(), DatasetError> {
     let Range { start: mut at, end } = chunk.range;
     if let Some(codec) = codec(chunk.codec).filter(|_| chunk.n_values > 0) {
-        let why =
-            format!("the column of images is compressed ({codec}), so that {REWRITE}");
+        let why = format!("{what} is compressed ({codec}), so that {REWRITE}");
         return Err(file.broken(at, why));
     }
     let mut n_values = 0;
@@ -189,13 +188,12 @@ pub(super) fn images(
         at = page.range.end;
         match page.kind {
             DICTIONARY => {
-                let why =
-                    format!("the column of images has a dictionary, so that {REWRITE}");
+                let why = format!("{what} has a dictionary, so that {REWRITE}");
                 return Err(page.broken(file, why));
             }
             DATA | DATA_V2 => {
                 n_values += page.n_values;
-                page_of_images(file, &page, leaf, &mut each)?;
+                page_of_images(file, &page, (leaf, what), &mut each)?;
             }
             _ => {}
         }
@@ -206,14 +204,11 @@ pub(super) fn images(
 fn page_of_images(
     file: &mut Window<'_>,
     page: &Page,
-    leaf: &Leaf,
+    (leaf, what): (&Leaf, &str),
     each: &mut impl FnMut((u64, u32)),
 ) -> Result<(), DatasetError> {
     if page.encoding != PLAIN {
-        let why = format!(
-            "the column of images has the encoding {}, so that {REWRITE}",
-            page.encoding
-        );
+        let why = format!("{what} has the encoding {}, so that {REWRITE}", page.encoding);
         return Err(page.broken(file, why));
     }
     // Some writers state another encoding where there are no levels.

@@ -1,6 +1,6 @@
 //! Columns of classes made by hand, and files of the fixtures.
 
-use super::footer::{Chunk, INT32, INT64};
+use super::footer::{Chunk, INT32, INT64, Leaf};
 use super::*;
 use crate::conformance::MemoryStorage;
 
@@ -41,7 +41,8 @@ fn labels(
     let bytes = pages.concat();
     let storage = MemoryStorage::new().with("f", &bytes);
     let mut file = Window::open(&storage, "f", STEP).unwrap();
-    let chunk = Chunk { range: 0..bytes.len() as u64, codec: 0, n_values: n as u64 };
+    let (range, n_values) = (0..bytes.len() as u64, n as u64);
+    let chunk = Chunk { range, codec: 0, n_values, has_dictionary: false };
     let mut labels = Labels::new(chunk, Leaf { nth: 0, physical, max_definition });
     let all = (0..n).map(|_| labels.next(&mut file).map_err(|error| error.to_string()));
     all.collect()
