@@ -9,7 +9,7 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bothends_runtime::{Home, Loader, Ranks, Registration, options_among};
+use bothends_runtime::{Home, Loader, Ranks, Registration, RuntimeError, options_among};
 
 use crate::epoch::be_epoch;
 use crate::held::Form;
@@ -55,7 +55,17 @@ pub unsafe extern "C" fn be_loader_open(
         let json = unsafe { text(options_json, "options_json") }?;
         let (ranks, registration) =
             Ranks::here(|variable| std::env::var(variable).ok(), None);
-        let loader = Loader::open(options_among(json, ranks)?)?;
+        let config = options_among(json, ranks)?;
+        if !config.fields.is_empty() {
+            let line = "C has no further fields yet: leave `fields` out";
+            return Err(RuntimeError::Options(line.to_owned()).into());
+        }
+        let loader = Loader::open(config)?;
+        if loader.is_undecoded() {
+            let line =
+                "C has no rows of different lengths yet: use a recipe that decodes";
+            return Err(RuntimeError::Options(line.to_owned()).into());
+        }
         let form = Arc::new(Form::new(&loader));
         let loader = Mutex::new(loader);
         let (home, _registration) = (Home::here(), registration);

@@ -29,7 +29,8 @@ impl Array {
         PyTuple::new(py, &self.view.shape)
     }
 
-    /// Name of the element type: uint8, float32, float16, bfloat16, int64 or bool.
+    /// Name of the element type: uint8, float32, float16, bfloat16, int64, bool; of fields also other
+    /// numbers of NumPy.
     #[getter]
     fn dtype(&self) -> &'static str {
         self.view.element.name()

@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bothends_core::ids::Prong;
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
 use bothends_runtime::{
-    Batch as Delivered, GpuBatch, GpuTarget, Home, Row, Sources, soft_labels,
+    Batch as Delivered, FieldColumn, FieldKind, GpuBatch, GpuTarget, Home, Number, Row,
+    Sources, soft_labels,
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyList};
 
 use crate::array::Array;
 use crate::errors::raised;
@@ -51,7 +53,7 @@ impl Form {
     pub(crate) fn batch(&self, batch: Delivered) -> Batch {
         let (rows, view_bytes) = (batch.rows().to_vec(), batch.view_bytes().to_vec());
         let (index, sample_bytes) = (batch.index.0, batch.sample_bytes());
-        let prong = batch.prong;
+        let (prong, further) = (batch.prong, Further::of(&batch));
         let is_free = self.held.load(Ordering::Relaxed) < self.may_hold;
         let held = Held::new(batch, &self.held);
         let memory = match is_free {
@@ -60,17 +62,38 @@ impl Form {
         };
         let (memory, small) = (Arc::new(memory), Small::new());
         let form = self.clone();
-        Batch { form, memory, rows, view_bytes, sample_bytes, index, prong, small }
+        Batch {
+            form,
+            memory,
+            rows,
+            further,
+            view_bytes,
+            sample_bytes,
+            index,
+            prong,
+            small,
+        }
     }
 
     /// A batch on a GPU as Python gets it.
     pub(crate) fn gpu_batch(&self, batch: GpuBatch) -> Batch {
         let (rows, view_bytes) = (batch.rows().to_vec(), batch.view_bytes().to_vec());
         let (index, sample_bytes) = (batch.index.0, batch.sample_bytes());
-        let prong = batch.prong;
+        let (fields, starts) = (batch.fields().to_vec(), None);
+        let (prong, further) = (batch.prong, Further { fields, starts });
         let memory = Arc::new(Memory::Gpu(Loan::new(batch, self.home)));
         let (form, small) = (self.clone(), Small::new());
-        Batch { form, memory, rows, view_bytes, sample_bytes, index, prong, small }
+        Batch {
+            form,
+            memory,
+            rows,
+            further,
+            view_bytes,
+            sample_bytes,
+            index,
+            prong,
+            small,
+        }
     }
 
     /// Returns the memory that the GPU no longer uses; true if it still uses some.
@@ -85,11 +108,26 @@ pub(crate) struct Batch {
     form: Form,
     memory: Arc<Memory>,
     rows: Vec<Row>,
+    further: Further,
     view_bytes: Vec<usize>,
     sample_bytes: usize,
     index: u32,
     prong: Prong,
     small: Small,
+}
+
+/// What only some batches have.
+struct Further {
+    fields: Vec<FieldColumn>,
+    /// Where rows begin, and the last one ends, that are of their own length.
+    starts: Option<Vec<usize>>,
+}
+
+impl Further {
+    fn of(batch: &Delivered) -> Self {
+        let starts = batch.row_starts().map(<[usize]>::to_vec);
+        Self { fields: batch.fields().to_vec(), starts }
+    }
 }
 
 /// The arrays with a few bytes per row, each made once, on first use.
@@ -117,6 +155,11 @@ impl Batch {
     /// rows × height × width × channels.
     #[getter]
     fn views(&self) -> Vec<Array> {
+        if let Some(starts) = &self.further.starts {
+            let len = count(starts.last().copied().unwrap_or(0));
+            let view = View::dense(Element::U8, vec![len]);
+            return vec![Array { memory: Arc::clone(&self.memory), view }];
+        }
         let element = self.form.element();
         let row = count(self.sample_bytes / element.size());
         let mut offset = 0;
@@ -135,6 +178,22 @@ impl Batch {
                 Array { memory: Arc::clone(&self.memory), view }
             })
             .collect()
+    }
+
+    /// Where each row begins in the only view, and where the last one ends, int64, if each is of its own
+    /// length.
+    #[getter]
+    fn row_starts(&self) -> Option<Array> {
+        let starts = self.further.starts.as_ref()?;
+        Some(integers(starts.iter().map(|start| count(*start))))
+    }
+
+    /// The further fields by name: a list of str or bytes; an array; or an array of all values and where each
+    /// row begins in it and the last one ends.
+    #[getter]
+    fn fields(&self, py: Python<'_>) -> PyResult<Vec<(String, Py<PyAny>)>> {
+        let fields = self.further.fields.iter();
+        fields.map(|field| Ok((field.name().to_owned(), value(py, field)?))).collect()
     }
 
     /// Each row's class, int64; -1 in masked rows.
@@ -205,6 +264,58 @@ impl Batch {
 
     fn __len__(&self) -> usize {
         self.rows.len()
+    }
+}
+
+/// A field's values as Python gets them.
+fn value(py: Python<'_>, field: &FieldColumn) -> PyResult<Py<PyAny>> {
+    let values = (0..field.ends().len()).map(|row| field.value(row));
+    let number = match field.kind() {
+        FieldKind::Text => {
+            let texts = values.map(|value| String::from_utf8_lossy(value));
+            return Ok(PyList::new(py, texts.collect::<Vec<_>>())?.into_any().unbind());
+        }
+        FieldKind::Bytes => {
+            let values = values.map(|value| PyBytes::new(py, value));
+            return Ok(PyList::new(py, values.collect::<Vec<_>>())?.into_any().unbind());
+        }
+        FieldKind::Numbers(number) => number,
+    };
+    let n_rows = count(field.ends().len());
+    let len = count(field.bytes().len() / number.size());
+    let shape = match field.shape() {
+        Some(shape) => {
+            let sides = shape.iter().map(|side| i64::from(*side));
+            [n_rows].into_iter().chain(sides).collect()
+        }
+        None => vec![len],
+    };
+    let array = Py::new(py, own(element(number), shape, field.bytes()))?;
+    if field.shape().is_some() {
+        return Ok(array.into_any());
+    }
+    let ends = field
+        .ends()
+        .iter()
+        .map(|end| count(usize::try_from(*end).unwrap_or(usize::MAX) / number.size()));
+    let starts = Py::new(py, integers([0].into_iter().chain(ends)))?;
+    Ok((array, starts).into_pyobject(py)?.into_any().unbind())
+}
+
+fn element(number: Number) -> Element {
+    match number {
+        Number::Bool => Element::Bool,
+        Number::U8 => Element::U8,
+        Number::I8 => Element::I8,
+        Number::U16 => Element::U16,
+        Number::I16 => Element::I16,
+        Number::U32 => Element::U32,
+        Number::I32 => Element::I32,
+        Number::U64 => Element::U64,
+        Number::I64 => Element::I64,
+        Number::F16 => Element::F16,
+        Number::F32 => Element::F32,
+        Number::F64 => Element::F64,
     }
 }
 

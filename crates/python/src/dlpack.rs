@@ -224,7 +224,14 @@ unsafe fn free<M>(capsule: *mut ffi::PyObject, name: &CStr) {
 /// `DLDataType` without lanes: code and bits.
 fn dtype(element: Element) -> [u8; 2] {
     match element {
+        Element::I8 => [0, 8],
+        Element::I16 => [0, 16],
+        Element::I32 => [0, 32],
         Element::I64 => [0, 64],
+        Element::U16 => [1, 16],
+        Element::U32 => [1, 32],
+        Element::U64 => [1, 64],
+        Element::F64 => [2, 64],
         Element::U8 => [1, 8],
         Element::F16 => [2, 16],
         Element::F32 => [2, 32],

@@ -9,6 +9,13 @@ pub(crate) enum Element {
     Bf16,
     I64,
     Bool,
+    I8,
+    U16,
+    I16,
+    U32,
+    I32,
+    U64,
+    F64,
 }
 
 impl Element {
@@ -21,15 +28,22 @@ impl Element {
             Self::Bf16 => "bfloat16",
             Self::I64 => "int64",
             Self::Bool => "bool",
+            Self::I8 => "int8",
+            Self::U16 => "uint16",
+            Self::I16 => "int16",
+            Self::U32 => "uint32",
+            Self::I32 => "int32",
+            Self::U64 => "uint64",
+            Self::F64 => "float64",
         }
     }
 
     pub(crate) fn size(self) -> usize {
         match self {
-            Self::U8 | Self::Bool => 1,
-            Self::F16 | Self::Bf16 => 2,
-            Self::F32 => 4,
-            Self::I64 => 8,
+            Self::U8 | Self::I8 | Self::Bool => 1,
+            Self::F16 | Self::Bf16 | Self::U16 | Self::I16 => 2,
+            Self::F32 | Self::U32 | Self::I32 => 4,
+            Self::I64 | Self::U64 | Self::F64 => 8,
         }
     }
 
@@ -41,6 +55,13 @@ impl Element {
             Self::F16 => Some("<f2"),
             Self::I64 => Some("<i8"),
             Self::Bool => Some("|b1"),
+            Self::I8 => Some("|i1"),
+            Self::U16 => Some("<u2"),
+            Self::I16 => Some("<i2"),
+            Self::U32 => Some("<u4"),
+            Self::I32 => Some("<i4"),
+            Self::U64 => Some("<u8"),
+            Self::F64 => Some("<f8"),
             Self::Bf16 => None,
         }
     }

@@ -51,6 +51,7 @@ pub use config::run::{
 pub use config::share::{Ranks, Share};
 pub use devices::spec::{DeviceSpec, SimRate, SimSpec, Via};
 pub use error::{ErrorKind, RuntimeError, one_line_with};
+pub use handover::batch::fields::FieldColumn;
 pub use handover::batch::{Batch, Mixed, Row, soft_labels};
 pub use handover::consumer::Consumer;
 pub use handover::consumer::conformance;
@@ -86,7 +87,7 @@ pub use threads::{process, shutdown};
 pub use bothends_accel::{AccelConfig, AccelError, Step, Usage};
 pub use bothends_core::plan::mix::MixStop;
 pub use bothends_csd::{Insecure, TlsFiles};
-pub use bothends_dataset::JoinLabels;
+pub use bothends_dataset::{FieldKind, JoinLabels, Number};
 pub use bothends_figures::{
     AcceleratorResult, Alone, Audits, BackResult, BlockCacheUse, Bytes, Counted, Cpu,
     Damaged, DamagedSample, Energy, EnergyDomain, EpochResult, FetchWaits, Fetches,

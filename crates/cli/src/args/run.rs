@@ -107,6 +107,16 @@ pub(crate) struct DataArgs {
     /// Order of an epoch
     #[arg(long, value_parser = one_of(SHUFFLES), default_value = "full", hide_short_help = true)]
     pub(crate) shuffle: Shuffle,
+    /// Further fields of samples, besides image and label, that batches have; `bothends inspect` lists them
+    ///
+    /// NAME:text and NAME:bytes say what the bytes of a field are taken for.
+    #[arg(
+        long,
+        value_name = "NAME[,NAME...]",
+        value_delimiter = ',',
+        hide_short_help = true
+    )]
+    pub(crate) fields: Vec<String>,
     /// Only the first N samples of the data set
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,

@@ -172,6 +172,7 @@ fn of_data(data: &DataArgs) -> Result<RunConfig, Failed> {
         batch_size: data.batch_size,
         seed: data.seed,
         shuffle: data.shuffle,
+        fields: data.fields.clone(),
         limit: data.limit,
         repeat: data.repeat,
         on_bad: data.on_bad.parse().map_err(wrong)?,

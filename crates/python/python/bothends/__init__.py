@@ -25,7 +25,7 @@ from ._errors import (
     StateError,
     Stopped,
 )
-from ._loader import Batch, Loader
+from ._loader import Batch, Loader, Ragged
 from ._mix import Mix
 from ._native import Array, __version__
 
@@ -40,6 +40,7 @@ __all__ = [
     "Loader",
     "Mix",
     "OptionsError",
+    "Ragged",
     "StarvedError",
     "StateError",
     "Stopped",

@@ -27,6 +27,16 @@ from ._ranks import ALONE, Ranks, current, given, known, parent_of_ranks
 T = TypeVar("T")
 
 
+class Ragged(NamedTuple):
+    """Values of different lengths, one after the other: row `i` is
+    `values[offsets[i]:offsets[i + 1]]`."""
+
+    values: Any
+    """One dimension, all rows."""
+    offsets: Any
+    """int64, one more than rows. Always in host memory."""
+
+
 class Batch(NamedTuple):
     """A batch with everything known about it, from `Loader.batches`."""
 
@@ -48,6 +58,10 @@ class Batch(NamedTuple):
     source: Any
     """int64, one per row: the data set of a `Mix` that the sample is from, by its position in
     `Loader.sources`; 0 without a mix, and -1 in masked rows. Always in host memory."""
+    fields: dict[str, Any]
+    """The further fields that `fields` of the loader names: a tensor, rows x the shape of each value, where
+    all samples of the data have the same; `Ragged` where numbers differ in how many there are; a list
+    of str or of bytes. Masked rows have zeros, or nothing."""
 
 
 class _Epoch(Iterator[T]):
@@ -94,6 +108,8 @@ class Loader:
       x width x channels with "nhwc"; of type `output`. A recipe with several views (multi_crop,
       five_crop) yields a list with one tensor per view.
     * labels: int64, `batch_size`; float32, `batch_size` x classes, if the recipe mixes samples.
+    * with the recipe "raw" over image files, images are a `Ragged` of the files' bytes.
+    * with `fields` also a dict of them, the last of the tuple, as `Batch.fields`.
     * with `last="pad"` and `last="even"` also a mask: bool, `batch_size`. Rows where it is False
       are black images with label -1 that only fill the last step; leave them out of metrics.
 
@@ -149,6 +165,8 @@ class Loader:
             GPU; "cuda" for PyTorch's current GPU or this rank's GPU on its machine.
         pin_memory: whether batches in host memory are page-locked, so that
             `tensor.to("cuda", non_blocking=True)` overlaps; without a GPU there is one warning.
+        fields: names of further fields of the samples, such as ["caption", "boxes"]; `bothends inspect` lists
+            them. "name:text" and "name:bytes" say what the bytes of a field are taken for.
         limit, repeat: only the first samples of the data; how often they are repeated per epoch.
         num_classes: columns of mixed labels, if the data do not name their classes.
         reader, side_index, page_cache: see `bothends run --help`.
@@ -197,6 +215,7 @@ class Loader:
         held_batches: int = 2,
         device: Any = None,
         pin_memory: bool = False,
+        fields: Sequence[str] | str = (),
         limit: int | None = None,
         repeat: int = 1,
         num_classes: int | None = None,
@@ -237,6 +256,7 @@ class Loader:
             "held_batches": held_batches,
             "device": device,
             "pin_memory": pin_memory,
+            "fields": [fields] if isinstance(fields, str) else list(fields),
             "limit": limit,
             "repeat": repeat,
             "reader": reader,
@@ -519,17 +539,34 @@ class Loader:
 
     def _tensors(self, batch: Any) -> tuple[Any, ...]:
         self._tell_notes()
-        share, views = self._sharing.images, batch.views
-        images = share(views[0]) if len(views) == 1 else [share(view) for view in views]
+        images = self._images(batch)
+        tensors = (images[0] if len(images) == 1 else images, self._labels(batch))
         if self._pads:
-            return images, self._labels(batch), self._sharing.targets(batch.mask)
-        return images, self._labels(batch)
+            tensors = (*tensors, self._sharing.targets(batch.mask))
+        if self._options["fields"]:
+            tensors = (*tensors, self._fields(batch))
+        return tensors
+
+    def _images(self, batch: Any) -> list[Any]:
+        views = [self._sharing.images(view) for view in batch.views]
+        starts = batch.row_starts
+        return views if starts is None else [Ragged(views[0], self._sharing.ids(starts))]
+
+    def _fields(self, batch: Any) -> dict[str, Any]:
+        return {name: self._field(value) for name, value in batch.fields}
+
+    def _field(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return value
+        if isinstance(value, tuple):
+            values, offsets = value
+            return Ragged(self._sharing.targets(values), self._sharing.ids(offsets))
+        return self._sharing.targets(value)
 
     def _batch(self, batch: Any) -> Batch:
         self._tell_notes()
-        share = self._sharing.images
         return Batch(
-            [share(view) for view in batch.views],
+            self._images(batch),
             self._labels(batch),
             self._sharing.targets(batch.mask),
             self._sharing.ids(batch.sample_ids),
@@ -537,6 +574,7 @@ class Loader:
             batch.index,
             batch.prong,
             self._sharing.ids(batch.sources),
+            self._fields(batch),
         )
 
     def _labels(self, batch: Any) -> Any:

@@ -10,6 +10,7 @@
 //! | `batch_size` | samples of a batch of one rank | 64 |
 //! | `seed` | of order and augmentation | 0 |
 //! | `shuffle` | `true`, `false`, or `"supplied"`: every epoch's order is given when it begins | `true` |
+//! | `fields` | list of further fields that batches have; `name:text`, `name:bytes` say what its bytes are taken for | none |
 //! | `limit`, `repeat` | first N samples only; times the data are run in an epoch | all, 1 |
 //! | `workers` | host threads, or `"auto"`: one per core, divided by the ranks here | `"auto"` |
 //! | `csds` | list of devices, as `--csd` | none |
@@ -95,6 +96,7 @@ fn parse(json: &str, share: Share) -> Result<RunConfig, String> {
         batch_size: keys.whole("batch_size", 1)?.unwrap_or(64),
         seed: keys.whole("seed", 0)?.unwrap_or(0),
         shuffle: keys.choice("shuffle", &shuffles())?.unwrap_or(Shuffle::Full),
+        fields: fields(keys.take("fields"))?,
         limit: keys.whole("limit", 1)?,
         repeat: keys.whole("repeat", 1)?.unwrap_or(1),
         workers: workers(&mut keys, share)?,
@@ -132,6 +134,20 @@ fn parse(json: &str, share: Share) -> Result<RunConfig, String> {
     }
     keys.end()?;
     Ok(config)
+}
+
+fn fields(value: Option<Value>) -> Result<Vec<String>, String> {
+    let names = match value {
+        None => return Ok(Vec::new()),
+        Some(Value::String(name)) => return Ok(vec![name]),
+        Some(Value::Array(names)) => names,
+        Some(other) => return Err(format!("`fields` is {other}; give a list of names")),
+    };
+    let name = |name: Value| match name.as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(format!("`fields` holds {name}; give a list of names")),
+    };
+    names.into_iter().map(name).collect()
 }
 
 fn tls(keys: &mut Keys) -> Result<Option<TlsFiles>, String> {
@@ -372,7 +388,7 @@ mod tests {
     fn every_key_of_the_table_is_read() {
         let recipe = Recipe::builtin("raw").unwrap().to_json();
         let json = format!(
-            r#"{{"data": "d", "recipe": {recipe}, "batch_size": 7, "seed": 8, "limit": 9,
+            r#"{{"data": "d", "recipe": {recipe}, "batch_size": 7, "seed": 8, "limit": 9, "fields": ["a", "b:text"],
             "shuffle": false, "repeat": 2, "workers": 3, "csds": ["tcp://nas:7070"],
             "require_devices": true, "key_file": "k", "insecure": true,
             "tls_ca": "a", "tls_cert": "c", "tls_key": "p", "strategy": "relaxed", "objective": "energy", "output": "f32",
@@ -383,6 +399,7 @@ mod tests {
         let config = options(&json).unwrap();
         assert_eq!((config.batch_size, config.seed, config.limit), (7, 8, Some(9)));
         assert_eq!((config.repeat, config.workers, config.devices.len()), (2, 3, 1));
+        assert_eq!(config.fields, ["a", "b:text"]);
         assert_eq!(config.shuffle, Shuffle::None);
         assert_eq!(config.output.dtype, Dtype::F32);
         assert_eq!((config.rank.rank, config.rank.world), (1, 2));

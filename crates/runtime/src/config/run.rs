@@ -169,6 +169,9 @@ pub struct RunConfig {
     pub mix: Option<MixedData>,
     /// The samples, where the caller lists them itself.
     pub supplied: Option<Supplied>,
+    /// The further fields of samples that batches have, by name; `name:text` and `name:bytes` say what
+    /// the bytes of a field are taken for.
+    pub fields: Vec<String>,
     /// What is done to every sample.
     pub recipe: Recipe,
     /// Samples of a batch.
@@ -236,6 +239,7 @@ impl RunConfig {
             objects: None,
             mix: None,
             supplied: None,
+            fields: Vec::new(),
             recipe,
             batch_size: 16,
             seed: 0,

@@ -1,5 +1,8 @@
 //! A delivered batch: the end of a sample's walk through the house.
 
+pub(crate) mod fields;
+
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,6 +16,7 @@ use bothends_slots::HostSlot;
 
 use crate::collect::bell::Bell;
 use crate::error::RuntimeError;
+use crate::handover::batch::fields::{FieldColumn, Further};
 
 /// One row of a batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,6 +52,8 @@ pub struct Batch {
     /// Bytes of each view of a sample, in order.
     pub(crate) view_bytes: Arc<[usize]>,
     pub(crate) slot: HostSlot,
+    /// Further fields, and where rows are that are of their own length.
+    pub(crate) further: Option<Box<Further>>,
     /// What is left for a GPU to do to it; `None` where the host has finished it.
     pub(crate) left: Option<Box<Left>>,
     /// Where digests are wanted.
@@ -98,7 +104,13 @@ impl Batch {
         u32::try_from(n).unwrap_or(u32::MAX)
     }
 
-    /// Bytes of one sample as delivered.
+    /// The further fields of the rows, those that were asked for in the order in which they were.
+    #[must_use]
+    pub fn fields(&self) -> &[FieldColumn] {
+        self.further.as_deref().map_or(&[], |further| &further.columns)
+    }
+
+    /// Bytes of one sample as delivered; on average at most where each has its own ([`Self::row_starts`]).
     #[must_use]
     pub fn sample_bytes(&self) -> usize {
         self.sample_bytes
@@ -107,8 +119,28 @@ impl Batch {
     /// The bytes of row `i`; empty when there is no such row.
     #[must_use]
     pub fn sample(&self, i: usize) -> &[u8] {
-        let start = i * self.sample_bytes;
-        self.slot.get(start..start + self.sample_bytes).unwrap_or(&[])
+        match i < self.rows.len() {
+            true => self.slot.get(self.range(i)).unwrap_or(&[]),
+            false => &[],
+        }
+    }
+
+    /// Where each row begins among [`Self::bytes`], and where the last one ends: of files that are delivered as
+    /// they are, each row of its own length. `None` where every row has [`Self::sample_bytes`].
+    #[must_use]
+    pub fn row_starts(&self) -> Option<&[usize]> {
+        self.further.as_deref()?.starts.as_deref()
+    }
+
+    /// Where row `i` is in the slot.
+    pub(crate) fn range(&self, i: usize) -> Range<usize> {
+        match self.row_starts() {
+            Some(starts) => {
+                let start = |i: usize| starts.get(i).copied().unwrap_or(0);
+                start(i)..start(i + 1)
+            }
+            None => i * self.sample_bytes..(i + 1) * self.sample_bytes,
+        }
     }
 
     /// Number of views of each sample: 1 unless the recipe makes more (`multi_crop`,
@@ -123,6 +155,9 @@ impl Batch {
     /// [`Self::sample_bytes`] from where it is in the first.
     #[must_use]
     pub fn view(&self, i: usize, view: usize) -> &[u8] {
+        if self.row_starts().is_some() && view == 0 {
+            return self.sample(i);
+        }
         let Some(&len) = self.view_bytes.get(view) else { return &[] };
         let start: usize = self.view_bytes[..view].iter().sum();
         self.sample(i).get(start..start + len).unwrap_or(&[])
@@ -169,7 +204,8 @@ impl Batch {
     /// All rows' bytes, one after the other.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.slot[..self.rows.len() * self.sample_bytes]
+        let own = self.row_starts().and_then(|starts| starts.last().copied());
+        &self.slot[..own.unwrap_or(self.rows.len() * self.sample_bytes)]
     }
 }
 

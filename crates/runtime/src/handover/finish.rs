@@ -6,6 +6,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod damages;
+mod fields;
 pub(crate) mod mix;
 
 use std::sync::Arc;
@@ -27,9 +28,10 @@ use crate::collect::underway::{Lacks, Made};
 use crate::config::run::BadPolicy;
 use crate::devices::presence::Presence;
 use crate::error::RuntimeError;
+use crate::handover::batch::fields::Further;
 use crate::handover::batch::{Batch, Left, Mixed, Release, Row};
 use crate::handover::convert::convert;
-use crate::handover::digest::digest;
+use crate::handover::digest::{digest, fields_digested};
 use crate::handover::mend::{Bench, Form, Maker};
 use crate::make::chores::Chores;
 use crate::read::source::damage_words;
@@ -117,12 +119,11 @@ impl Feed {
             let what = what.unwrap_or_else(|| format!("as {} says", self.name(prong)));
             self.note_damaged(rows[row as usize], what);
         }
-        let row_bytes = self.maker.row_bytes(form);
         let mut rows: Vec<Row> = rows.iter().map(|sample| self.row(*sample)).collect();
-        for (row, out) in rows.iter().zip(slot.chunks_exact_mut(row_bytes)) {
-            if row.sample.is_none() {
-                self.maker.zero(None, (form, out), bench);
-            }
+        let starts = self.maker.starts(form, &rows);
+        for (nth, _) in rows.iter().enumerate().filter(|(_, row)| row.sample.is_none()) {
+            let out = &mut slot[starts[nth]..starts[nth + 1]];
+            self.maker.zero(None, (form, out), bench);
         }
         let mut gone = Vec::new();
         for bad in bad {
@@ -130,12 +131,19 @@ impl Feed {
                 return Ok(None);
             }
             let row = bad as usize;
-            let out = &mut slot[row * row_bytes..][..row_bytes];
+            let out = &mut slot[starts[row]..starts[row + 1]];
             if self.mend(prong, &mut rows[row], (form, out), bench)? {
                 gone.push(row);
             }
         }
-        close_gaps(&mut rows, &gone, (&mut slot, row_bytes));
+        close_gaps(&mut rows, &gone, (&mut slot, &starts));
+        let (columns, gone) = self.fields(prong, &rows)?;
+        let starts = self.maker.starts(form, &rows);
+        close_gaps(&mut rows, &gone, (&mut slot, &starts));
+        let starts = match self.maker.source.is_undecoded() {
+            true => Some(self.maker.starts(form, &rows)),
+            false => None,
+        };
         let n_samples = rows.iter().filter(|row| row.sample.is_some()).count();
         self.maker.account().n_samples += n_samples as u64;
         if let Some(sources) = self.maker.source.sources() {
@@ -156,6 +164,7 @@ impl Feed {
             sample_bytes: finish.sample_bytes(),
             view_bytes: Arc::clone(finish.view_bytes()),
             slot,
+            further: Further::of(columns, starts),
             left,
             sums: None,
             release: Release(self.links.bell.clone()),
@@ -258,14 +267,18 @@ impl Feed {
 fn close_gaps(
     rows: &mut Vec<Row>,
     gone: &[usize],
-    (slot, row_bytes): (&mut HostSlot, usize),
+    (slot, starts): (&mut HostSlot, &[usize]),
 ) {
     if gone.is_empty() {
         return;
     }
     let kept = (0..rows.len()).filter(|row| !gone.contains(row));
-    for (to, from) in kept.enumerate() {
-        slot.copy_within(from * row_bytes..(from + 1) * row_bytes, to * row_bytes);
+    let mut to = 0;
+    for from in kept {
+        let bytes = starts[from]..starts[from + 1];
+        let len = bytes.len();
+        slot.copy_within(bytes, to);
+        to += len;
     }
     let mut row = 0..;
     rows.retain(|_| row.next().is_some_and(|row| !gone.contains(&row)));
@@ -353,11 +366,14 @@ impl Feed {
     /// meanwhile.
     fn digest(&self, batch: Batch, stream: &mut Option<StreamDigest>) -> Option<Batch> {
         let Some(so_far) = stream.take() else { return Some(batch) };
-        let Batch { rows, slot, sample_bytes, .. } = batch;
-        let (slot, sums) = digest(&self.chores, so_far, (slot, sample_bytes), &rows)?;
+        let ranges = (0..batch.rows.len()).map(|nth| batch.range(nth)).collect();
+        let beside = fields_digested(batch.fields(), batch.rows.len());
+        let Batch { rows, slot, further, .. } = batch;
+        let samples = (slot, ranges);
+        let (slot, sums) = digest(&self.chores, so_far, samples, (&rows, beside))?;
         *stream = Some(sums.stream.clone());
         let (sums, ready) = (Some(Box::new(sums)), Instant::now());
-        let batch = Batch { rows, slot, sums, ready, ..batch };
+        let batch = Batch { rows, slot, further, sums, ready, ..batch };
         Some(batch).filter(|_| !self.stop.is_set())
     }
 

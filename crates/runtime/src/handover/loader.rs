@@ -370,6 +370,12 @@ impl Loader {
         self.runtime().source.sources()
     }
 
+    /// Whether files are delivered as they are, each row of its own length ([`crate::Batch::row_starts`]).
+    #[must_use]
+    pub fn is_undecoded(&self) -> bool {
+        self.runtime().source.is_undecoded()
+    }
+
     /// A sample's file, relative to the data set, and its label. Blocks on the storage where
     /// the data are a store.
     #[must_use]

@@ -11,6 +11,7 @@ use bothends_figures::Skipped;
 use bothends_ops::{Damage, Finish, Scratch};
 
 use crate::handover::account::FeedAccount;
+use crate::handover::batch::Row;
 use crate::read::source::Source;
 use crate::read::supplied::{Redecoder, Unmade};
 use crate::threads::shutdown::Stop;
@@ -59,6 +60,21 @@ impl Maker {
         }
     }
 
+    /// Where the rows of a batch begin in its slot, and where the last one ends.
+    pub(crate) fn starts(&self, form: Form, rows: &[Row]) -> Vec<usize> {
+        let every = self.row_bytes(form);
+        let len = |row: &Row| match row.sample {
+            Some(sample) => self.source.own_len(sample).unwrap_or(every),
+            None if self.source.is_undecoded() => 0,
+            None => every,
+        };
+        let ends = rows.iter().scan(0, |end, row| {
+            *end += len(row);
+            Some(*end)
+        });
+        [0].into_iter().chain(ends).collect()
+    }
+
     /// The key of a sample in this epoch.
     pub(crate) fn key(&self, sample: SampleId) -> SampleKey {
         self.source.key(self.epoch, sample)
@@ -75,6 +91,13 @@ impl Maker {
         (form, out): (Form, &mut [u8]),
         bench: &mut Bench,
     ) -> Result<Option<Damage>, Unmade> {
+        if self.source.is_undecoded() {
+            let piece = self.source.piece(self.key(sample));
+            let bytes = self.source.read_patiently(sample, piece, &self.stop)?;
+            return Source::put_undecoded(&bytes, out)
+                .map(|()| None)
+                .map_err(Unmade::Bad);
+        }
         match form {
             Form::Cut => self.cut(sample, &mut bench.scratch, out),
             Form::Output => {
@@ -95,6 +118,7 @@ impl Maker {
         bench: &mut Bench,
     ) {
         match form {
+            Form::Output if self.source.is_undecoded() => out.fill(0),
             Form::Cut => out.fill(0),
             Form::Output => {
                 bench.cut.clear();

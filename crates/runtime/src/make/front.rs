@@ -19,7 +19,7 @@ use bothends_slots::{
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use crate::collect::bell::{Bell, receive};
-use crate::read::source::damage_words;
+use crate::read::source::{Source, damage_words};
 
 /// The fewest batches under way at once: one being decoded, one being read.
 const LEAST_DEPTH: u32 = 2;
@@ -139,6 +139,24 @@ impl Progress {
     }
 }
 
+/// Bytes of each row.
+#[derive(Debug)]
+pub(crate) enum RowLens {
+    /// All have so many.
+    Every(usize),
+    /// Those of its file, which is delivered as it is.
+    OfFiles(Arc<Source>),
+}
+
+impl RowLens {
+    fn of(&self, sample: SampleId) -> usize {
+        match self {
+            Self::Every(bytes) => *bytes,
+            Self::OfFiles(source) => source.own_len(sample).unwrap_or(0),
+        }
+    }
+}
+
 /// The host's reader and workers.
 #[derive(Debug)]
 pub(crate) struct Front {
@@ -146,7 +164,7 @@ pub(crate) struct Front {
     done: Done,
     finished: Receiver<RowsDone>,
     open: HashMap<JobId, (Joiner, Arc<Progress>)>,
-    sample_bytes: usize,
+    lens: RowLens,
     n_workers: u32,
     depth: u32,
 }
@@ -156,21 +174,22 @@ impl Front {
     pub(crate) fn new(
         jobs: Sender<FrontJob>,
         bell: Bell,
-        sample_bytes: usize,
+        lens: RowLens,
         n_workers: u32,
         depth: u32,
     ) -> Self {
         let (tell, finished) = unbounded();
         let done = Done { tell, bell };
         let open = HashMap::new();
-        Self { jobs, done, finished, open, sample_bytes, n_workers, depth }
+        Self { jobs, done, finished, open, lens, n_workers, depth }
     }
 
     fn why_not(&self, job: &Job, slot: &Slot) -> Option<Rejection> {
         if self.open.len() >= self.depth as usize {
             return Some(Rejection::Full);
         }
-        let fits = job.samples.len() * self.sample_bytes <= slot.len();
+        let lens = job.samples.iter().map(|sample| self.lens.of(*sample));
+        let fits = lens.sum::<usize>() <= slot.len();
         let why = "the job's samples do not fit into its slot";
         (!fits).then(|| Rejection::Impossible(why.to_owned()))
     }
@@ -205,7 +224,8 @@ impl Producer for Front {
         };
         let Job { id, epoch, batch, samples } = job;
         let n_rows = u32::try_from(samples.len()).unwrap_or(u32::MAX);
-        let (joiner, parts) = slot.into_parts(self.sample_bytes, samples.len());
+        let lens = samples.iter().map(|sample| self.lens.of(*sample));
+        let (joiner, parts) = slot.into_runs(lens);
         let progress = Arc::new(Progress {
             id,
             epoch,
@@ -275,7 +295,6 @@ mod tests {
     use crate::make::chores::Chores;
     use crate::make::worker::{Kept, Worker};
     use crate::read::reader::ReadStage;
-    use crate::read::source::Source;
     use crate::read::supplied::{Supplied, SuppliedFile};
     use crate::threads::shutdown::Stop;
     use crate::threads::times::{Ends, ThreadTimes};
@@ -333,7 +352,7 @@ mod tests {
             producer: Box::new(Front::new(
                 jobs_in,
                 bell().0,
-                sample_bytes,
+                RowLens::Every(sample_bytes),
                 2,
                 LEAST_DEPTH,
             )),
@@ -363,7 +382,7 @@ mod tests {
     #[test]
     fn rows_made_in_spite_of_damage_are_named_with_what_is_wrong() {
         let (jobs_in, jobs) = bounded(1);
-        let mut front = Front::new(jobs_in, bell().0, 4, 2, LEAST_DEPTH);
+        let mut front = Front::new(jobs_in, bell().0, RowLens::Every(4), 2, LEAST_DEPTH);
         let ring = bothends_slots::RingConfig { n_slots: 1, slot_bytes: 16 };
         let ring = bothends_slots::Ring::new(ring).unwrap();
         let (id, epoch, batch) = (JobId(5), EpochIdx(0), BatchIdx(0));

@@ -261,6 +261,9 @@ impl Worker {
         record: Record<'_>,
         part: &mut Part,
     ) -> Result<(), String> {
+        if self.source.is_undecoded() {
+            return Source::put_undecoded(record.bytes, part);
+        }
         let Kept { scratch, cut, .. } = kept;
         let pipeline = &self.source.pipeline;
         match &self.finish {

@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-use bothends_dataset::{Format, Found};
+use bothends_dataset::{Ask, Format, Found};
 use bothends_io::Folder;
-use bothends_side_index::Cache;
 
 use crate::error::RuntimeError;
 use crate::read::place::root_and_target;
 use crate::read::remote;
-use crate::read::source::lens;
+use crate::read::source::{Looking, lens};
 
 /// Describes a data set at a path or a URL, one finding per line. Lists it; reads no sample.
 ///
@@ -59,14 +58,20 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
         ));
     }
     lines.extend(found.note.map(str::to_owned));
+    if !found.names.is_empty() {
+        let names = found.names.iter().map(|it| format!("{} ({})", it.name, it.kind));
+        let names: Vec<_> = names.collect();
+        lines.push(format!("fields: {}", names.join(", ")));
+    }
     Ok(lines)
 }
 
 fn found(path: &Path) -> Result<Found, String> {
-    let tables = Cache::of_tables();
-    if let Some((found, _)) = remote::find(path, None, tables.clone())? {
+    // Tables are kept without the names of fields.
+    let looking = Looking { ask: Ask::Names, tables: None };
+    if let Some((found, _)) = remote::find(path, None, looking.clone())? {
         return Ok(found);
     }
     let (root, target) = root_and_target(path)?;
-    bothends_side_index::find(&Folder(root), &target, tables).map_err(|e| e.to_string())
+    looking.find(&Folder(root), &target).map_err(|e| e.to_string())
 }

@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
     use crate::collect::bell::bell;
-    use crate::make::front::Front;
+    use crate::make::front::{Front, RowLens};
 
     const ROWS: u64 = 4;
     const RECORD: u32 = 100;
@@ -173,7 +173,7 @@ mod tests {
             let ring = RingConfig { n_slots: 4, slot_bytes: 4 * 4 };
             Self {
                 orders: Orders::new(FetchQueue::new(config)),
-                front: Front::new(jobs_in, bell().0, 4, 2, 4),
+                front: Front::new(jobs_in, bell().0, RowLens::Every(4), 2, 4),
                 jobs,
                 ring: Ring::new(ring).unwrap(),
                 in_flight: Vec::new(),

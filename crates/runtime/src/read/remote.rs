@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bothends_core::sample::{Extent, FileIdx};
 use bothends_dataset::{DatasetError, Found, Table};
-use bothends_side_index::{Cache, Name};
+use bothends_side_index::Name;
 use bothends_storage::{
     Bytes, Fetch, Fetcher, Identity, Objects, Options, StorageError, View, around, is_url,
 };
@@ -21,12 +21,16 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::cache::CacheSize;
 use crate::config::run::{ReadConfig, SideIndexUse};
+use crate::read::source::Looking;
 use crate::read::supplied::{Failure, Unmade};
 use crate::threads::shutdown::{PATIENCE, Stop};
 
 /// How long one attempt at a single read may take, and all of them together.
 const ATTEMPT: Duration = Duration::from_secs(5);
 const ATTEMPTS: Duration = Duration::from_secs(10);
+
+/// Reads of one batch's fields that are under way at once.
+const MOST_AT_ONCE: usize = 64;
 
 /// The pause behind the first attempt that fails; each later one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -69,7 +73,7 @@ pub(crate) fn without_secrets(data: &Path) -> PathBuf {
     )
 }
 
-/// Lists the data set in `objects`, or at the URL `data`, or takes what is known of it from `tables`; `None`
+/// Lists the data set in `objects`, or at the URL `data`, or takes what is known of it from the tables; `None`
 /// where it is no URL. Blocks on the network.
 ///
 /// # Errors
@@ -77,23 +81,23 @@ pub(crate) fn without_secrets(data: &Path) -> PathBuf {
 pub(crate) fn find(
     data: &Path,
     objects: Option<&Arc<dyn Objects>>,
-    tables: Option<Cache>,
+    looking: Looking,
 ) -> Result<Option<(Found, Place)>, String> {
     let url = data.to_str().filter(|text| is_url(text));
-    let (view, target, tables) = match (objects, url) {
+    let (view, target, looking) = match (objects, url) {
         (Some(objects), _) => {
             let view = View::start(Arc::clone(objects)).map_err(|e| e.to_string())?;
             // Nobody knows whether what the caller calls them is theirs alone.
-            (view, String::new(), None)
+            (view, String::new(), Looking { tables: None, ..looking })
         }
         (None, Some(url)) => {
             let found = around(url, &Options::from_environment());
             let (view, target) = found.map_err(|e| e.to_string())?;
-            (view, target, tables)
+            (view, target, looking)
         }
         (None, None) => return Ok(None),
     };
-    let found = bothends_side_index::find(&view, &target, tables);
+    let found = looking.find(&view, &target);
     let found = found.map_err(|error| said(&error))?;
     Ok(Some((found, Place(view))))
 }
@@ -191,6 +195,77 @@ impl Remote {
         let mut fetchers = self.fetchers.lock().unwrap_or_else(PoisonError::into_inner);
         fetchers.push(fetcher);
         end
+    }
+
+    /// Reads parts of objects all at once, so that they take a round trip together, with more attempts at those
+    /// that fail for the network's sake, ten seconds at most. In the order in which they were named.
+    pub(crate) fn read_all(
+        &self,
+        parts: &[(String, Extent)],
+        stop: &Stop,
+    ) -> Vec<Result<Vec<u8>, Unmade>> {
+        let deadline = Instant::now() + ATTEMPTS;
+        let mut fetcher = match self.fetcher() {
+            Ok(fetcher) => fetcher,
+            Err(_) => {
+                let read = |(object, extent): &(String, Extent)| {
+                    self.read(object, *extent, Some(stop))
+                };
+                return parts.iter().map(read).collect();
+            }
+        };
+        let mut values: Vec<Option<Result<Vec<u8>, Unmade>>> =
+            parts.iter().map(|_| None).collect();
+        let mut waiting: Vec<usize> = (0..parts.len()).rev().collect();
+        let mut again = Vec::new();
+        let mut pause = FIRST_PAUSE;
+        while Instant::now() < deadline && !stop.is_set() {
+            while fetcher.in_flight() < MOST_AT_ONCE
+                && let Some(nth) = waiting.pop()
+            {
+                let (object, Extent { file, offset, len }) = &parts[nth];
+                fetcher.submit(Fetch {
+                    tag: nth as u64,
+                    object: object.as_str().into(),
+                    range: *offset..offset.saturating_add(u64::from(*len)),
+                    expected: self.identity(*file).cloned(),
+                    timeout: ATTEMPT,
+                });
+            }
+            if fetcher.in_flight() == 0 {
+                if again.is_empty() {
+                    break;
+                }
+                thread::sleep(pause);
+                pause = PATIENCE.min(pause * 2);
+                waiting.append(&mut again);
+                continue;
+            }
+            let Some(fetched) = fetcher.poll(PATIENCE) else { continue };
+            let Ok(nth) = usize::try_from(fetched.tag) else { continue };
+            match fetched.result {
+                Ok(bytes) => values[nth] = Some(Ok(bytes.to_vec())),
+                Err(error) if error.is_transient() => again.push(nth),
+                Err(error) => values[nth] = Some(Err(unmade(&error))),
+            }
+        }
+        let is_idle = fetcher.in_flight() == 0;
+        // One with answers under way would take them for those of its next reader.
+        if is_idle {
+            let mut fetchers =
+                self.fetchers.lock().unwrap_or_else(PoisonError::into_inner);
+            fetchers.push(fetcher);
+        }
+        let parts = parts.iter().map(|(object, _)| object);
+        let late = |object: &str| {
+            let place = self.shown(object);
+            unmade(&StorageError::TimedOut { place, after: ATTEMPTS })
+        };
+        values
+            .into_iter()
+            .zip(parts)
+            .map(|(value, object)| value.unwrap_or_else(|| Err(late(object))))
+            .collect()
     }
 
     fn fetcher(&self) -> std::io::Result<Fetcher> {

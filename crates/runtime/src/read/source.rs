@@ -4,6 +4,9 @@
 //! run over the repeated data set; a record is found by the id modulo the number of samples. Several data
 //! sets that are mixed are one table, in which their records follow each other (`sources.rs`).
 
+pub(crate) mod fields;
+mod undecoded;
+
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,7 +18,9 @@ use bothends_core::ids::{EpochIdx, Label, SampleId};
 use bothends_core::plan::{PlanError, Shuffle};
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
 use bothends_dataset::store::original_names;
-use bothends_dataset::{Format, Found, Piece, Table};
+use bothends_dataset::{
+    Ask, DatasetError, Fields, Format, Found, Piece, Storage, Table, find_fields,
+};
 use bothends_gpu_decode::{Memory, TableSource};
 use bothends_io::{
     Direct, Files, Folder, OpenFile, Reader, Roots, is_of_machine, open_regular,
@@ -50,6 +55,10 @@ pub struct Source {
     /// The data sets, where several are mixed.
     sources: Option<Arc<Sources>>,
     pub(crate) table: Arc<Table>,
+    /// The further fields that were asked for.
+    pub(crate) fields: Fields,
+    /// Whether files are delivered as they are.
+    is_undecoded: bool,
     /// Its hash, once somebody has asked: hashing passes over every sample.
     table_hash: OnceLock<u128>,
     /// Who gives the records, where they lie in no file.
@@ -77,12 +86,17 @@ impl Source {
     pub(crate) fn open(config: &RunConfig) -> Result<Self, RuntimeError> {
         let path = remote::without_secrets(&config.data);
         let failed = |why: String| RuntimeError::Data { path: path.clone(), why };
-        let Listed { roots, table, format, notes, sources, remote } =
+        let Listed { roots, table, fields, format, notes, sources, remote } =
             find(config).map_err(failed)?;
         let mix = config.mix.as_ref().zip(sources.as_deref());
         let mix = mix.map(|(mix, of)| of.mix(mix, config, (EpochIdx(0), config.repeat)));
         let mix = mix.transpose().map_err(PlanError::from)?;
-        let shape = table.record_shape().map_err(|e| failed(e.to_string()))?;
+        let undecoded = undecoded::shape(config, &table, format).map_err(failed)?;
+        let is_undecoded = undecoded.is_some();
+        let shape = match undecoded {
+            Some(shape) => shape,
+            None => table.record_shape().map_err(|e| failed(e.to_string()))?,
+        };
         let views = config.recipe.views(shape)?;
         let pipeline = Pipeline::new(&config.recipe, views)
             .with_decode_room(config.decode_room(config.share.memory_bytes()));
@@ -103,7 +117,8 @@ impl Source {
             },
             cache: Cache::of_user(),
         };
-        let are_files = table.encoding() == Encoding::Image && format != Format::Store;
+        let are_images = table.encoding() == Encoding::Image && !is_undecoded;
+        let are_files = are_images && format != Format::Store;
         let is_indexed = config.read.side_index != SideIndexUse::Off && are_files;
         let direct = direct(config.read.page_cache, &table);
         let (blocks, blocks_note) = match are_local && are_files && sources.is_none() {
@@ -128,6 +143,8 @@ impl Source {
             names: Mutex::default(),
             notes: notes.chain(blocks_note).chain(remote_note).collect(),
             table,
+            fields,
+            is_undecoded,
             table_hash: OnceLock::new(),
             pipeline,
             seed: config.seed,
@@ -440,6 +457,7 @@ fn direct(wanted: PageCacheUse, table: &Table) -> Direct {
 struct Listed {
     roots: Roots,
     table: Arc<Table>,
+    fields: Fields,
     format: Format,
     /// Where the formats may surprise.
     notes: Vec<String>,
@@ -460,22 +478,30 @@ fn find(config: &RunConfig) -> Result<Listed, String> {
                     .to_owned(),
             );
         }
-        let joined = join(mix, config.limit, tables.as_ref())?;
-        let Joined { roots, table, format, notes, sources } = joined;
+        let joined = join(mix, config, tables.as_ref())?;
+        let Joined { roots, table, fields, format, notes, sources } = joined;
         let (table, sources) = (Arc::new(table), Some(Arc::new(sources)));
-        return Ok(Listed { roots, table, format, notes, sources, remote: None });
+        return Ok(Listed { roots, table, fields, format, notes, sources, remote: None });
     }
     if let Some(supplied) = &config.supplied {
+        if let Some(name) = config.fields.first() {
+            return Err(format!(
+                "the field `{name}` is asked for, and the samples are listed by the caller, who has their \
+                 fields already; leave it out"
+            ));
+        }
         let table = match config.limit {
             None => Arc::clone(&supplied.table),
             Some(limit) => Arc::new(Table::clone(&supplied.table).first(limit)),
         };
         let (roots, format) = (Roots::from(&config.data), Format::List);
         let (notes, sources, remote) = (Vec::new(), None, None);
-        return Ok(Listed { roots, table, format, notes, sources, remote });
+        let fields = Fields::default();
+        return Ok(Listed { roots, table, fields, format, notes, sources, remote });
     }
     let first = |table: Table| Arc::new(table.first(config.limit.unwrap_or(u64::MAX)));
-    let remote = remote::find(&config.data, config.objects.as_ref(), tables.clone())?;
+    let looking = Looking { ask: ask(config), tables };
+    let remote = remote::find(&config.data, config.objects.as_ref(), looking.clone())?;
     let (roots, found, remote) = match remote {
         Some((found, place)) => {
             let roots = Roots::from(&remote::without_secrets(&config.data));
@@ -483,15 +509,45 @@ fn find(config: &RunConfig) -> Result<Listed, String> {
         }
         None => {
             let (root, target) = root_and_target(&config.data)?;
-            let found = bothends_side_index::find(&Folder(root.clone()), &target, tables);
+            let found = looking.find(&Folder(root.clone()), &target);
             (root.into(), found.map_err(|e| e.to_string())?, None)
         }
     };
-    let Found { table, format, note, .. } = found;
+    let Found { table, fields, format, note, .. } = found;
     let table = first(table);
     let remote = remote.map(|place| place.of_table(&table)).transpose()?;
     let notes = note.map(str::to_owned).into_iter().collect();
-    Ok(Listed { roots, table, format, notes, sources: None, remote })
+    Ok(Listed { roots, table, fields, format, notes, sources: None, remote })
+}
+
+/// How a data set is looked for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Looking {
+    pub(crate) ask: Ask,
+    /// Where what earlier walks found is kept.
+    pub(crate) tables: Option<Cache>,
+}
+
+impl Looking {
+    /// Lists the data set. Tables are kept without fields, so that shards are walked through again for these.
+    pub(crate) fn find(
+        self,
+        storage: &dyn Storage,
+        target: &str,
+    ) -> Result<Found, DatasetError> {
+        match self.ask {
+            Ask::Nothing => bothends_side_index::find(storage, target, self.tables),
+            ask @ (Ask::Fields(_) | Ask::Names) => find_fields(storage, target, ask),
+        }
+    }
+}
+
+/// The fields that a run asks for.
+pub(crate) fn ask(config: &RunConfig) -> Ask {
+    match config.fields.is_empty() {
+        true => Ask::Nothing,
+        false => Ask::Fields(config.fields.clone()),
+    }
 }
 
 /// One line for the user where a block cache was asked for and there is none.

@@ -6,7 +6,7 @@
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::plan::Shuffle;
 use bothends_core::plan::mix::{Draw, Mix, MixConfig, MixError, MixSource};
-use bothends_dataset::{Format, Table};
+use bothends_dataset::{Fields, Format, Table};
 use bothends_figures::SourceSamples;
 use bothends_io::{Folder, Roots};
 use bothends_side_index::Cache;
@@ -16,6 +16,7 @@ use crate::config::mix::{MixedData, Replacement};
 use crate::config::run::RunConfig;
 use crate::read::place::root_and_target;
 use crate::read::remote::without_secrets;
+use crate::read::source::{Looking, ask};
 
 /// The data sets of a run, in the order of their sample ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,20 +98,21 @@ impl Sources {
 pub(crate) struct Joined {
     pub(crate) roots: Roots,
     pub(crate) table: Table,
+    pub(crate) fields: Fields,
     pub(crate) format: Format,
     pub(crate) notes: Vec<String>,
     pub(crate) sources: Sources,
 }
 
-/// Lists all data sets of a mix, or takes what is known of them from `cache`; of each the first `limit`
-/// samples. Blocks on the file system.
+/// Lists all data sets of a mix, or takes what is known of them from `cache`; of each the first samples, as
+/// many as the limit says. Blocks on the file system.
 pub(crate) fn join(
     mixed: &MixedData,
-    limit: Option<u64>,
+    config: &RunConfig,
     cache: Option<&Cache>,
 ) -> Result<Joined, String> {
     let (mut roots, mut tables, mut formats) = (Vec::new(), Vec::new(), Vec::new());
-    let mut notes = Vec::new();
+    let (mut notes, mut fields) = (Vec::new(), Vec::new());
     for source in &mixed.sources {
         let failed = |why: String| {
             let shown = without_secrets(&source.data);
@@ -123,16 +125,22 @@ pub(crate) fn join(
         }
         let (root, target) = root_and_target(&source.data).map_err(failed)?;
         let folder = Folder(root.clone());
-        let found = bothends_side_index::find(&folder, &target, cache.cloned());
+        let looking = Looking { ask: ask(config), tables: cache.cloned() };
+        let found = looking.find(&folder, &target);
         let found = found.map_err(|e| failed(e.to_string()))?;
         notes.extend(found.note.map(|note| format!("`{}`: {note}", source.name)));
         roots.push((source.name.clone(), root));
-        tables.push(found.table.first(limit.unwrap_or(u64::MAX)));
+        tables.push(found.table.first(config.limit.unwrap_or(u64::MAX)));
+        fields.push(found.fields);
         formats.push(found.format);
     }
     let parts = mixed.sources.iter().zip(&tables);
     let parts: Vec<_> = parts.map(|(source, table)| (&*source.name, table)).collect();
     let table = Table::joined(&parts, mixed.labels).map_err(|e| e.to_string())?;
+    let parts = parts.iter().zip(&fields);
+    let parts: Vec<_> =
+        parts.map(|((name, table), fields)| (*name, fields, *table)).collect();
+    let fields = Fields::joined(&parts).map_err(|e| e.to_string())?;
     let format = formats.first().copied().unwrap_or(Format::List);
     if formats.iter().any(|other| (*other == Format::Store) != (format == Format::Store))
     {
@@ -148,11 +156,13 @@ pub(crate) fn join(
     });
     let names = mixed.sources.iter().map(|source| source.name.clone()).collect();
     let sources = Sources { names, ends: ends.collect() };
-    Ok(Joined { roots: Roots::Named(roots), table, format, notes, sources })
+    Ok(Joined { roots: Roots::Named(roots), table, fields, format, notes, sources })
 }
 
 #[cfg(test)]
 mod tests {
+    use bothends_core::recipe::Recipe;
+
     use super::*;
     use crate::config::mix::MixedSource;
 
@@ -160,7 +170,9 @@ mod tests {
     fn a_refusal_shows_no_password() {
         let data = "redis://user:secret@host/x".into();
         let source = MixedSource { name: "a".to_owned(), data, weight: 1.0 };
-        let line = join(&MixedData::new(vec![source]), None, None).unwrap_err();
+        let mix = MixedData::new(vec![source]);
+        let config = RunConfig::mixed(mix.clone(), Recipe::builtin("raw").unwrap());
+        let line = join(&mix, &config, None).unwrap_err();
         assert!(line.starts_with("data set `a` (redis://host/x): "), "{line}");
     }
 

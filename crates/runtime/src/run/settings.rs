@@ -35,7 +35,8 @@ pub fn settings(run: &RunConfig, how: &DriveConfig) -> Settings {
         ("energy_profile", json!(how.energy.profile.called())),
     ];
     let mix = run.mix.as_ref().map(|mix| ("mix", mix.how()));
-    let others = others.into_iter().chain(mix);
+    let fields = (!run.fields.is_empty()).then(|| ("fields", json!(run.fields)));
+    let others = others.into_iter().chain(mix).chain(fields);
     Settings {
         batch_size: Some(run.batch_size),
         csd: run.devices.iter().map(|device| device.text().to_owned()).collect(),

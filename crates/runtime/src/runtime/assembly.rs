@@ -20,7 +20,7 @@ use crate::config::run::{ReadConfig, RunConfig};
 use crate::devices::reach::Awaiting;
 use crate::devices::thread::threaded;
 use crate::error::RuntimeError;
-use crate::make::front::{Front, FrontJob, front_depth};
+use crate::make::front::{Front, FrontJob, RowLens, front_depth};
 use crate::make::transcode::{Transcoding, n_threads};
 use crate::make::worker::{Kept, Task, Worker};
 use crate::read::fetching::{FetchStage, batches_ahead};
@@ -85,9 +85,12 @@ impl Runtime {
         let depth = front_depth(workers, batch_size).min(self.room.front);
         let (jobs_in, jobs) = bounded(depth as usize);
         self.spawn_front(jobs, &shared, (&engine.read_bytes, threads))?;
-        let sample_bytes = self.finish.sample_bytes();
+        let lens = match self.source.is_undecoded() {
+            true => RowLens::OfFiles(Arc::clone(&self.source)),
+            false => RowLens::Every(self.finish.sample_bytes()),
+        };
         let bell = shared.bell.clone();
-        let front = Front::new(jobs_in, bell, sample_bytes, workers, depth);
+        let front = Front::new(jobs_in, bell, lens, workers, depth);
         let mut lines = vec![Line::new(Prong::Front, Some(Box::new(front)), depth)];
         for device in 0..self.devices.len() {
             let ways = (&shared, &engine.commands);

@@ -116,6 +116,7 @@ fn batch(ring: &Ring, nth: u32, sample: Option<SampleId>) -> Batch {
         rows: vec![Row { sample, label, mixed: None }; N_ROWS],
         sample_bytes: SAMPLE_BYTES,
         view_bytes: Arc::from([SAMPLE_BYTES]),
+        further: None,
         left: None,
         sums: None,
         slot: slot.host().expect("the ring is of host memory"),

@@ -8,6 +8,7 @@ use bothends_gpu::owners::ConsumerStream;
 use bothends_gpu::staging::DeviceBatch;
 
 use crate::error::RuntimeError;
+use crate::handover::batch::fields::{FieldColumn, Further};
 use crate::handover::batch::{Row, soft_labels};
 use crate::handover::gpu::target::GpuTarget;
 
@@ -22,6 +23,7 @@ pub struct GpuBatch {
     /// When its last byte was in place on the host; the device may be copying and finishing still.
     pub ready: Instant,
     pub(crate) rows: Vec<Row>,
+    pub(crate) further: Option<Box<Further>>,
     pub(crate) sample_bytes: usize,
     /// Bytes of each view of a sample, in order.
     pub(crate) view_bytes: Arc<[usize]>,
@@ -41,6 +43,12 @@ impl GpuBatch {
     pub fn n_valid(&self) -> u32 {
         let n = self.rows.iter().filter(|row| row.sample.is_some()).count();
         u32::try_from(n).unwrap_or(u32::MAX)
+    }
+
+    /// As [`crate::Batch::fields`]: they are in host memory.
+    #[must_use]
+    pub fn fields(&self) -> &[FieldColumn] {
+        self.further.as_deref().map_or(&[], |further| &further.columns)
     }
 
     /// Bytes of one sample as delivered: from a row to the next.

@@ -137,7 +137,7 @@ impl GpuFeed {
     pub(crate) fn upload(&self, batch: Batch) -> Result<GpuBatch, Refused> {
         let mut ways = self.ways();
         ways.bell = Some(batch.release.0.clone());
-        let Batch { slot, rows, left, .. } = batch;
+        let Batch { slot, rows, further, left, .. } = batch;
         let len = rows.len() * batch.sample_bytes;
         let sent = ways.send(slot, len, left.as_deref());
         ways.ring();
@@ -148,6 +148,7 @@ impl GpuFeed {
                 prong: batch.prong,
                 ready: batch.ready,
                 rows,
+                further,
                 sample_bytes: self.sample_bytes,
                 view_bytes: Arc::clone(&self.view_bytes),
                 target: self.target.clone(),
@@ -158,7 +159,7 @@ impl GpuFeed {
                     host: Some(slot),
                     why: Refusal::Full { slots, .. },
                 } if slots > 0 => {
-                    Refused::Full(Box::new(Batch { slot, rows, left, ..batch }))
+                    Refused::Full(Box::new(Batch { slot, rows, further, left, ..batch }))
                 }
                 staging::Refused { why, .. } => Refused::Failed(self.failed(why)),
             }),

@@ -1,0 +1,171 @@
+//! The values of further fields, read for the rows of a batch.
+//!
+//! Small values are in memory. Others are read here when the batch is finished, whoever made it: from files
+//! by the threads that do chores, and from a remote store all at once, which takes a round trip for a batch.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bothends_core::ids::SampleId;
+use bothends_core::sample::{Extent, FileIdx};
+use bothends_dataset::FieldPlace;
+use bothends_io::{is_of_machine, open_regular};
+
+use super::Source;
+use crate::handover::batch::fields::FieldColumn;
+use crate::make::chores::Chores;
+use crate::read::supplied::{Failure, Unmade};
+use crate::threads::shutdown::Stop;
+
+/// Extents that are worth a chore.
+const RUN: usize = 16;
+
+/// A value of a row that has to be read: the field, the row, and where it is.
+#[derive(Debug, Clone, Copy)]
+struct Read {
+    field: usize,
+    row: usize,
+    extent: Extent,
+}
+
+/// The values that were read, by field and row.
+type Values = HashMap<(usize, usize), Result<Vec<u8>, Unmade>>;
+
+/// The fields of a batch, and what of them could not be had.
+#[derive(Debug, Default)]
+pub(crate) struct RowFields {
+    pub(crate) columns: Vec<FieldColumn>,
+    /// Rows with a field that is bad, and why, in ascending order.
+    pub(crate) bad: Vec<(usize, String)>,
+}
+
+impl Source {
+    /// The fields of these rows, as far as any were asked for. Blocks on the storage.
+    ///
+    /// # Errors
+    /// [`Unmade::Machine`] where it is the machine or the network that fails.
+    pub(crate) fn row_fields(
+        self: &Arc<Self>,
+        rows: &[Option<SampleId>],
+        chores: &Chores,
+        stop: &Stop,
+    ) -> Result<RowFields, Unmade> {
+        if self.fields.is_empty() {
+            return Ok(RowFields::default());
+        }
+        let mut values = self.read_values(self.to_read(rows), chores, stop);
+        let mut found = RowFields::default();
+        for (nth, field) in self.fields.iter().enumerate() {
+            let mut column = FieldColumn::new(field);
+            for (row, sample) in rows.iter().enumerate() {
+                let Some(sample) = sample else {
+                    column.push_none();
+                    continue;
+                };
+                let read;
+                let value = match field.place(self.record_of(*sample)) {
+                    FieldPlace::Value(value) => Ok(value),
+                    FieldPlace::Extent(_) => match values.remove(&(nth, row)) {
+                        Some(Ok(bytes)) => {
+                            read = bytes;
+                            Ok(&read[..])
+                        }
+                        Some(Err(Unmade::Bad(why))) => Err(why),
+                        Some(Err(unmade @ Unmade::Machine(_))) => return Err(unmade),
+                        None => Err("was not read".to_owned()),
+                    },
+                };
+                let value = value.and_then(|value| {
+                    column.check(value).map(|()| value).map_err(str::to_owned)
+                });
+                match value {
+                    Ok(value) => column.push(value),
+                    Err(why) => {
+                        column.push_none();
+                        found
+                            .bad
+                            .push((row, format!("its field `{}`: {why}", field.name())));
+                    }
+                }
+            }
+            found.columns.push(column);
+        }
+        found.bad.sort();
+        found.bad.dedup_by_key(|(row, _)| *row);
+        Ok(found)
+    }
+
+    /// In the order of their files, so that neighbours are read together.
+    fn to_read(&self, rows: &[Option<SampleId>]) -> Vec<Read> {
+        let mut reads = Vec::new();
+        for (nth, field) in self.fields.iter().enumerate() {
+            for (row, sample) in rows.iter().enumerate() {
+                let place = sample.map(|sample| field.place(self.record_of(sample)));
+                if let Some(FieldPlace::Extent(extent)) = place {
+                    reads.push(Read { field: nth, row, extent });
+                }
+            }
+        }
+        reads.sort_unstable_by_key(|read| (read.extent.file, read.extent.offset));
+        reads
+    }
+
+    fn read_values(
+        self: &Arc<Self>,
+        reads: Vec<Read>,
+        chores: &Chores,
+        stop: &Stop,
+    ) -> Values {
+        if let Some(remote) = self.remote() {
+            let objects = reads
+                .iter()
+                .map(|read| (self.table.file_path(read.extent.file), read.extent));
+            let objects: Vec<_> = objects.collect();
+            let values = remote.read_all(&objects, stop);
+            return reads.iter().map(|read| (read.field, read.row)).zip(values).collect();
+        }
+        let values: Arc<Mutex<Values>> = Arc::default();
+        let pieces = reads.chunks(RUN).map(|run| {
+            let (run, values) = (run.to_vec(), Arc::clone(&values));
+            let source = Arc::clone(self);
+            move || {
+                let mut files = HashMap::new();
+                for read in run {
+                    let value = source.read_value(read.extent, &mut files);
+                    let mut values =
+                        values.lock().unwrap_or_else(PoisonError::into_inner);
+                    values.insert((read.field, read.row), value);
+                }
+            }
+        });
+        chores.all(pieces.collect::<Vec<_>>());
+        let mut values = values.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *values)
+    }
+
+    fn read_value(
+        &self,
+        extent: Extent,
+        files: &mut HashMap<FileIdx, File>,
+    ) -> Result<Vec<u8>, Unmade> {
+        let path = || self.roots.path(&self.table.file_path(extent.file));
+        let mut bytes = vec![0; extent.len as usize];
+        let read = (|| {
+            let file = match files.entry(extent.file) {
+                Entry::Occupied(open) => open.into_mut(),
+                Entry::Vacant(missing) => missing.insert(open_regular(&path())?),
+            };
+            file.read_exact_at(&mut bytes, extent.offset)
+        })();
+        match read {
+            Ok(()) => Ok(bytes),
+            Err(source) if is_of_machine(&source) => {
+                Err(Unmade::Machine(Failure::Local { path: path(), source }))
+            }
+            Err(error) => Err(Unmade::Bad(format!("cannot be read ({error})"))),
+        }
+    }
+}

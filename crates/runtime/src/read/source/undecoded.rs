@@ -1,0 +1,104 @@
+//! Files that are delivered as they are, each of its own length: a recipe without ops over images.
+//!
+//! The rows of a batch lie one after the other without gaps, in the lengths that the table has. So who makes
+//! a row knows its place, and nobody has to say it.
+
+use bothends_core::ids::SampleId;
+use bothends_core::recipe::RecordShape;
+use bothends_core::sample::Encoding;
+use bothends_core::tensor::{Dtype, Layout};
+use bothends_dataset::{Format, Table};
+
+use super::{Source, lens};
+use crate::config::deliver::Deliver;
+use crate::config::run::{BadPolicy, RunConfig};
+
+/// The shape that memory is reserved for, a batch divided evenly among its rows, where files are delivered as
+/// they are; `None` where they are not. A slot has room for the longest rows that can come together.
+pub(super) fn shape(
+    config: &RunConfig,
+    table: &Table,
+    format: Format,
+) -> Result<Option<RecordShape>, String> {
+    let is_undecoded = config.recipe.before_cut().is_empty();
+    if !is_undecoded || table.encoding() != Encoding::Image {
+        return Ok(None);
+    }
+    let why_not = [
+        (
+            format == Format::Store,
+            "a store keeps JPEGs in a form of its own; unpack it, or use a recipe that decodes",
+        ),
+        (
+            config.supplied.as_ref().is_some_and(|given| given.records.is_some()),
+            "the samples are given by a function, and their lengths are not known before; use a recipe that \
+             decodes, or read the bytes yourself",
+        ),
+        (
+            !config.devices.is_empty(),
+            "the host alone makes batches of files as they are; leave out the devices, or use a recipe that \
+             decodes",
+        ),
+        (
+            !config.recipe.after_cut().is_empty()
+                || config.output.dtype != Dtype::U8
+                || config.output.layout != Layout::Nhwc,
+            "files as they are come as bytes; give output `u8` and layout `nhwc`, and a recipe without ops",
+        ),
+        (
+            matches!(config.deliver, Deliver::Gpu(_)),
+            "files as they are are delivered in host memory; leave out the device, or use a recipe that decodes",
+        ),
+        (
+            config.on_bad == BadPolicy::Replace,
+            "a file cannot take the place of another one of another length; use raise, skip or zero",
+        ),
+    ];
+    if let Some((_, why)) = why_not.iter().find(|(is_so, _)| *is_so) {
+        return Err(format!("the recipe `{}`: {why}", config.recipe.name()));
+    }
+    let mut longest: Vec<u64> = lens(table).collect();
+    let n = (config.batch_size as usize).min(longest.len());
+    if n < longest.len() && n > 0 {
+        longest.select_nth_unstable_by(n - 1, |a, b| b.cmp(a));
+    }
+    let sum: u64 = longest[..n].iter().sum();
+    // Of a repeated data set the longest files can come twice; a batch is of so many rows even so.
+    let most =
+        lens(table).max().unwrap_or(0).saturating_mul(u64::from(config.batch_size));
+    let sum = if config.repeat > 1 || config.mix.is_some() { most } else { sum };
+    let each = sum.div_ceil(u64::from(config.batch_size.max(1))).max(1);
+    let len_bytes = u32::try_from(each).map_err(|_| {
+        format!(
+            "a batch of {} files takes {sum} bytes; use smaller batches",
+            config.batch_size
+        )
+    })?;
+    Ok(Some(RecordShape::Opaque { len_bytes }))
+}
+
+impl Source {
+    /// Bytes of the sample's row where files are delivered as they are; `None` where all rows are as long.
+    pub(crate) fn own_len(&self, sample: SampleId) -> Option<usize> {
+        self.is_undecoded.then(|| self.table.extent(sample).len as usize)
+    }
+
+    /// Whether files are delivered as they are, each row of its own length.
+    #[must_use]
+    pub fn is_undecoded(&self) -> bool {
+        self.is_undecoded
+    }
+
+    /// Puts a file's bytes into its row.
+    ///
+    /// # Errors
+    /// That the file is not what it was.
+    pub(crate) fn put_undecoded(record: &[u8], out: &mut [u8]) -> Result<(), String> {
+        if record.len() != out.len() {
+            let (got, need) = (record.len(), out.len());
+            return Err(format!("it has {got} bytes, and had {need} when it was listed"));
+        }
+        out.copy_from_slice(record);
+        Ok(())
+    }
+}
