@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bothends_core::resume::Resume;
 use bothends_dataset::conformance::{self, MemoryStorage};
-use bothends_dataset::{Format, Found};
+use bothends_dataset::{Ask, FieldPlace, Format, Found, Storage, find_fields};
 use bothends_energy::Profile;
 use bothends_firmware_sim::config::DeviceConfig;
 use bothends_runtime::{Loader, options};
@@ -88,6 +88,19 @@ pub fn shards(bytes: &[u8]) {
     for folder in FOLDERS {
         if let Ok(found) = bothends_dataset::find(&storage, folder) {
             conformance::check(&storage, &found);
+        }
+        // All fields that there are, or none.
+        let Ok(named) = find_fields(&storage, folder, Ask::Names) else { continue };
+        let names = named.names.iter().map(|field| field.name.clone());
+        let ask = Ask::Fields(names.take(16).collect());
+        let Ok(found) = find_fields(&storage, folder, ask) else { continue };
+        for field in found.fields.iter() {
+            for row in 0..found.table.n_samples() {
+                let FieldPlace::Extent(extent) = field.place(row) else { continue };
+                let path = found.table.file_path(extent.file);
+                let mut value = vec![0; extent.len as usize];
+                storage.read(&path, extent.offset, &mut value).expect("it lies in its file");
+            }
         }
     }
 }

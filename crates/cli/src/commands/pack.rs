@@ -110,18 +110,27 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<(), Failed> {
     }
     let mut show = Show::new("converting");
     let observer = &mut |progress| show.step(progress);
+    let mut dropped = Vec::new();
     let done = match is_store(&args.source) {
         true => {
             let stores = [OpenStore::new(&args.source)?];
             bothends_pack::export(&Stored::all(&stores)?, &args.file, observer)?
         }
         false => {
-            bothends_pack::export(&Files::open(&args.source)?, &args.file, observer)?
+            let files = Files::open(&args.source)?;
+            dropped.extend_from_slice(files.field_names());
+            bothends_pack::export(&files, &args.file, observer)?
         }
     };
     show.bar.clear();
     let Progress { n_done, stored_bytes, .. } = done;
     say::text(&format!("{n_done} samples, {stored_bytes} bytes"));
+    if dropped.len() > 1 {
+        say::text(&format!(
+            "only images and classes were written; the samples had these fields: {}",
+            dropped.join(", ")
+        ));
+    }
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use bothends_core::ids::SampleId;
 use bothends_core::sample::Encoding;
-use bothends_dataset::{Entry, Found, Kind, Storage as _};
+use bothends_dataset::{Ask, Entry, Found, Kind, Storage as _, find_fields};
 use bothends_dataset::{Format, Table, side_index};
 use bothends_io::{Folder, list, open_regular};
 use bothends_storage::{Options, StorageError, View, around, is_url};
@@ -36,6 +36,7 @@ pub struct Files {
     /// The length of each file of the table.
     file_bytes: Vec<u64>,
     rests: Vec<Rest>,
+    names: Vec<String>,
 }
 
 /// Where the files are.
@@ -94,12 +95,12 @@ impl Files {
     pub fn open(path: &Path) -> Result<Self, PackError> {
         if let Some(url) = path.to_str().filter(|text| is_url(text)) {
             let (view, target) = around(url, &Options::from_environment())?;
-            let found = bothends_dataset::find(&view, &target)?;
+            let found = find_fields(&view, &target, Ask::Names)?;
             return Self::of(Place::Remote(view), target, found);
         }
         let failed = PackError::at("open", path);
         let (folder, target) = Folder::around(path).map_err(failed)?;
-        let found = bothends_dataset::find(&folder, &target)?;
+        let found = find_fields(&folder, &target, Ask::Names)?;
         Self::of(Place::Folder(folder.0), target, found)
     }
 
@@ -108,6 +109,7 @@ impl Files {
         if found.format == Format::Store {
             return Err(PackError::StoreAsFiles { path: place.path(&target) });
         }
+        let names = found.names.into_iter().map(|field| field.name).collect();
         let table = found.table;
         let mut files = Vec::new();
         let mut empty_folders = Vec::new();
@@ -141,7 +143,13 @@ impl Files {
             parts: Vec::new(),
             is_folder: true,
         }));
-        Ok(Self { place, target, table, file_bytes, rests })
+        Ok(Self { place, target, table, file_bytes, rests, names })
+    }
+
+    /// The names of all fields of the samples, image and class among them, as far as the format has names.
+    #[must_use]
+    pub fn field_names(&self) -> &[String] {
+        &self.names
     }
 
     fn n_samples(&self) -> usize {

@@ -6,9 +6,9 @@ use bothends_dataset::{Ask, Format, Found};
 use bothends_io::Folder;
 
 use crate::error::RuntimeError;
-use crate::read::place::root_and_target;
+use crate::read::place::{Looking, root_and_target};
 use crate::read::remote;
-use crate::read::source::{Looking, lens};
+use crate::read::source::lens;
 
 /// Describes a data set at a path or a URL, one finding per line. Lists it; reads no sample.
 ///

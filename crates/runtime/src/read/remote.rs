@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::cache::CacheSize;
 use crate::config::run::{ReadConfig, SideIndexUse};
-use crate::read::source::Looking;
+use crate::read::place::Looking;
 use crate::read::supplied::{Failure, Unmade};
 use crate::threads::shutdown::{PATIENCE, Stop};
 

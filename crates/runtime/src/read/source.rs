@@ -18,9 +18,7 @@ use bothends_core::ids::{EpochIdx, Label, SampleId};
 use bothends_core::plan::{PlanError, Shuffle};
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
 use bothends_dataset::store::original_names;
-use bothends_dataset::{
-    Ask, DatasetError, Fields, Format, Found, Piece, Storage, Table, find_fields,
-};
+use bothends_dataset::{Fields, Format, Found, Piece, Table};
 use bothends_gpu_decode::{Memory, TableSource};
 use bothends_io::{
     Direct, Files, Folder, OpenFile, Reader, Roots, is_of_machine, open_regular,
@@ -34,7 +32,7 @@ use crate::config::run::{PageCacheUse, RunConfig, SideIndexUse};
 use crate::error::{MACHINE_PATIENCE, RuntimeError};
 use crate::read::blocks::{BlockSource, CachedPiece};
 use crate::read::opener::{Open, Opened};
-use crate::read::place::root_and_target;
+use crate::read::place::{Looking, ask, root_and_target};
 use crate::read::remote::{self, Remote};
 use crate::read::sources::{Joined, Sources, join};
 use crate::read::supplied::{self, Failure, Records, Unmade};
@@ -518,36 +516,6 @@ fn find(config: &RunConfig) -> Result<Listed, String> {
     let remote = remote.map(|place| place.of_table(&table)).transpose()?;
     let notes = note.map(str::to_owned).into_iter().collect();
     Ok(Listed { roots, table, fields, format, notes, sources: None, remote })
-}
-
-/// How a data set is looked for.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Looking {
-    pub(crate) ask: Ask,
-    /// Where what earlier walks found is kept.
-    pub(crate) tables: Option<Cache>,
-}
-
-impl Looking {
-    /// Lists the data set. Tables are kept without fields, so that shards are walked through again for these.
-    pub(crate) fn find(
-        self,
-        storage: &dyn Storage,
-        target: &str,
-    ) -> Result<Found, DatasetError> {
-        match self.ask {
-            Ask::Nothing => bothends_side_index::find(storage, target, self.tables),
-            ask @ (Ask::Fields(_) | Ask::Names) => find_fields(storage, target, ask),
-        }
-    }
-}
-
-/// The fields that a run asks for.
-pub(crate) fn ask(config: &RunConfig) -> Ask {
-    match config.fields.is_empty() {
-        true => Ask::Nothing,
-        false => Ask::Fields(config.fields.clone()),
-    }
 }
 
 /// One line for the user where a block cache was asked for and there is none.

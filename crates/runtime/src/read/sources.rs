@@ -14,9 +14,8 @@ use bothends_storage::is_url;
 
 use crate::config::mix::{MixedData, Replacement};
 use crate::config::run::RunConfig;
-use crate::read::place::root_and_target;
+use crate::read::place::{Looking, ask, root_and_target};
 use crate::read::remote::without_secrets;
-use crate::read::source::{Looking, ask};
 
 /// The data sets of a run, in the order of their sample ids.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -189,6 +189,12 @@ impl Runtime {
         name: &str,
         mut transport: Box<dyn Transport>,
     ) -> Result<(), RuntimeError> {
+        if self.source.is_undecoded() {
+            return Err(RuntimeError::Options(format!(
+                "csds: {name} cannot take part, because the host alone makes batches of files as they are; use \
+                 a recipe that decodes"
+            )));
+        }
         let failed = |source| RuntimeError::Device { device: name.to_owned(), source };
         let capabilities = transport.hello().map_err(failed)?;
         let (recipe, batch_size) = (&self.config.recipe, self.config.batch_size);

@@ -151,6 +151,10 @@ impl Loader {
         (order, next): (Option<Arc<Order>>, Option<Arc<Order>>),
     ) -> Result<Arc<GpuDeal>, RuntimeError> {
         self.home.check()?;
+        if self.is_undecoded() {
+            let line = "files as they are are delivered in host memory; use a recipe that decodes";
+            return Err(RuntimeError::Options(line.to_owned()));
+        }
         self.turn_to(End::Gpu(target.clone()))?;
         let feed = self.feed_to(target, consumers)?;
         let deal = self.begin_with(consumers, order, next)?;

@@ -4,9 +4,10 @@
 //! a row knows its place, and nobody has to say it.
 
 use bothends_core::ids::SampleId;
+use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::RecordShape;
 use bothends_core::sample::Encoding;
-use bothends_core::tensor::{Dtype, Layout};
+use bothends_core::tensor::Dtype;
 use bothends_dataset::{Format, Table};
 
 use super::{Source, lens};
@@ -40,10 +41,8 @@ pub(super) fn shape(
              decodes",
         ),
         (
-            !config.recipe.after_cut().is_empty()
-                || config.output.dtype != Dtype::U8
-                || config.output.layout != Layout::Nhwc,
-            "files as they are come as bytes; give output `u8` and layout `nhwc`, and a recipe without ops",
+            !config.recipe.after_cut().is_empty() || config.output.dtype != Dtype::U8,
+            "files as they are come as bytes; give output `u8`, and a recipe without ops",
         ),
         (
             matches!(config.deliver, Deliver::Gpu(_)),
@@ -57,16 +56,7 @@ pub(super) fn shape(
     if let Some((_, why)) = why_not.iter().find(|(is_so, _)| *is_so) {
         return Err(format!("the recipe `{}`: {why}", config.recipe.name()));
     }
-    let mut longest: Vec<u64> = lens(table).collect();
-    let n = (config.batch_size as usize).min(longest.len());
-    if n < longest.len() && n > 0 {
-        longest.select_nth_unstable_by(n - 1, |a, b| b.cmp(a));
-    }
-    let sum: u64 = longest[..n].iter().sum();
-    // Of a repeated data set the longest files can come twice; a batch is of so many rows even so.
-    let most =
-        lens(table).max().unwrap_or(0).saturating_mul(u64::from(config.batch_size));
-    let sum = if config.repeat > 1 || config.mix.is_some() { most } else { sum };
+    let sum = longest_sum(config, table);
     let each = sum.div_ceil(u64::from(config.batch_size.max(1))).max(1);
     let len_bytes = u32::try_from(each).map_err(|_| {
         format!(
@@ -75,6 +65,25 @@ pub(super) fn shape(
         )
     })?;
     Ok(Some(RecordShape::Opaque { len_bytes }))
+}
+
+/// Bytes that no batch exceeds.
+fn longest_sum(config: &RunConfig, table: &Table) -> u64 {
+    let n_rows = u64::from(config.batch_size);
+    let comes_once = config.repeat == 1
+        && config.mix.is_none()
+        && config.shuffle != Shuffle::Supplied
+        && config.recipe.repeated_augment() == 1
+        && matches!(config.rank.last, LastPolicy::Drop | LastPolicy::Pad);
+    if !comes_once {
+        return lens(table).max().unwrap_or(0).saturating_mul(n_rows);
+    }
+    let mut longest: Vec<u64> = lens(table).collect();
+    let n = (config.batch_size as usize).min(longest.len());
+    if n < longest.len() && n > 0 {
+        longest.select_nth_unstable_by(n - 1, |a, b| b.cmp(a));
+    }
+    longest[..n].iter().sum()
 }
 
 impl Source {
