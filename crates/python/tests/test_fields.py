@@ -22,7 +22,8 @@ def mask(nth: int) -> bytes:
 
 
 def loader(name: str, **options: Any) -> bothends.Loader:
-    how = {"batch_size": 4, "last": "pad", "framework": "numpy", "recipe": "imagenet-eval"}
+    how: dict[str, Any] = {"batch_size": 4, "last": "pad", "framework": "numpy"}
+    how["recipe"] = "imagenet-eval"
     return bothends.Loader(SHARDS / name, **{**how, **options})
 
 

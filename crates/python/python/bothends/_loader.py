@@ -540,7 +540,8 @@ class Loader:
     def _tensors(self, batch: Any) -> tuple[Any, ...]:
         self._tell_notes()
         images = self._images(batch)
-        tensors = (images[0] if len(images) == 1 else images, self._labels(batch))
+        first = images[0] if len(images) == 1 else images
+        tensors: tuple[Any, ...] = (first, self._labels(batch))
         if self._pads:
             tensors = (*tensors, self._sharing.targets(batch.mask))
         if self._options["fields"]:
