@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `wire` and everything behind it take bytes and entries and give bytes and completions. They know no socket and
-//! start no thread; only `target` does. A connection is one queue. Whoever connects first gets
+//! start no thread; only `target` and `pool` do. A connection is one queue. Whoever connects first gets
 //! a controller of its own, which ends with its admin queue; the namespaces are the subsystem's and stay.
 //!
 //! What a host may send is bounded before memory is taken for it: the length of a PDU, data of a command
@@ -16,17 +16,24 @@
 //! queue), queues of a controller, controllers of the subsystem.
 
 mod blocks;
+mod checksum;
 mod controller;
 mod memory;
+mod pair;
 mod pool;
 mod programs;
 mod queue;
+mod serving;
 mod subsystem;
 mod target;
 mod wire;
 
 pub use blocks::{BlockMedia, MediaError};
+pub use checksum::Checksum;
+pub use pair::{InProcess, InProcessQueue};
 pub use programs::{Call, Program};
+pub use serving::NvmeAddress;
+pub(crate) use serving::{SCHEME, serve};
 pub use subsystem::{Subsystem, SubsystemConfig};
 pub use target::{Target, TargetConfig, TargetError};
 

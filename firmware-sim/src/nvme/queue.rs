@@ -43,14 +43,16 @@ pub(super) trait Controllers {
 }
 
 /// One end of a queue.
-pub(super) struct Queue<'a> {
+#[derive(Debug)]
+pub(super) struct Queue<C> {
     subsystem: Arc<Subsystem>,
-    controllers: &'a dyn Controllers,
+    controllers: C,
     of: Option<Owner>,
     entries: u32,
     head: u32,
 }
 
+#[derive(Debug)]
 struct Owner {
     controller: Arc<Mutex<Controller>>,
     queue: u16,
@@ -85,12 +87,17 @@ impl Later {
     }
 }
 
-impl<'a> Queue<'a> {
+impl<C: Controllers> Queue<C> {
     pub(super) fn new(
         subsystem: Arc<Subsystem>,
         controllers: &'a dyn Controllers,
     ) -> Self {
         Self { subsystem, controllers, of: None, entries: 32, head: 0 }
+    }
+
+    /// What it leads to.
+    pub(super) fn subsystem(&self) -> &Subsystem {
+        &self.subsystem
     }
 
     /// Entries of the queue, once it is connected.
@@ -230,7 +237,7 @@ impl<'a> Queue<'a> {
                 return Err(Status::COMMAND_SEQUENCE);
             }
             let answer =
-                Asked { subsystem: &self.subsystem, controllers: self.controllers }
+                Asked { subsystem: &self.subsystem, controllers: &self.controllers }
                     .admin(&mut controller, entry, &data)?;
             return match answer {
                 Admitted::Data(bytes) => {

@@ -212,8 +212,8 @@ impl Shared {
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(TO_SEND))?;
         let at = self.advertise.map_or_else(|| stream.local_addr(), Ok)?;
-        let reach = Reach { shared: self, at };
-        let queue = Queue::new(Arc::clone(&self.subsystem), &reach);
+        let reach = Reach { shared: Arc::clone(self), at };
+        let queue = Queue::new(Arc::clone(&self.subsystem), reach);
         let writer = Arc::new(Mutex::new(stream.try_clone()?));
         let mut session = Session { shared: self, id, queue, wire: Wire::new(), writer };
         let served = session.run(stream);
@@ -243,7 +243,7 @@ impl Shared {
 struct Session<'a> {
     shared: &'a Arc<Shared>,
     id: u64,
-    queue: Queue<'a>,
+    queue: Queue<Reach>,
     wire: Wire,
     writer: Arc<Mutex<TcpStream>>,
 }
@@ -381,12 +381,12 @@ fn send(writer: &Mutex<TcpStream>, out: &mut Vec<u8>) -> std::io::Result<()> {
 }
 
 /// What a connection leads to.
-struct Reach<'a> {
-    shared: &'a Shared,
+struct Reach {
+    shared: Arc<Shared>,
     at: SocketAddr,
 }
 
-impl Controllers for Reach<'_> {
+impl Controllers for Reach {
     fn make(
         &self,
         asked: &ConnectData,
