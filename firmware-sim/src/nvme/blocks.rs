@@ -32,7 +32,7 @@ pub enum MediaError {
 /// Files that are kept open.
 const OPEN_FILES: usize = 64;
 
-/// What the blocks hold. Files lie one behind the other, sorted by their paths, each from the beginning
+/// What the blocks hold. Files lie one after the other, sorted by their paths, each from the beginning
 /// of a block on; what is left of its last block reads as zeros.
 #[derive(Debug)]
 pub struct BlockMedia {

@@ -370,7 +370,7 @@ impl Slot {
         matches!(self, Self::Device(_, Activate::On) | Self::Active { .. })
     }
 
-    /// Appends the part from `at` on; parts come one behind the other.
+    /// Appends the part from `at` on; parts come one after the other.
     fn go_on(&mut self, at: u32, part: &[u8]) -> Result<u64, Status> {
         let Self::Loading { size, bytes, .. } = self else {
             return Err(Status::PROGRAM_INDEX);
