@@ -88,10 +88,7 @@ impl Later {
 }
 
 impl<C: Controllers> Queue<C> {
-    pub(super) fn new(
-        subsystem: Arc<Subsystem>,
-        controllers: &'a dyn Controllers,
-    ) -> Self {
+    pub(super) fn new(subsystem: Arc<Subsystem>, controllers: C) -> Self {
         Self { subsystem, controllers, of: None, entries: 32, head: 0 }
     }
 
