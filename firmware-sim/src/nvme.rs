@@ -33,7 +33,7 @@ pub use checksum::Checksum;
 pub use pair::{InProcess, InProcessQueue};
 pub use programs::{Call, Program};
 pub use serving::NvmeAddress;
-pub(crate) use serving::{SCHEME, serve};
+pub(crate) use serving::{SCHEME, start};
 pub use subsystem::{Subsystem, SubsystemConfig};
 pub use target::{Target, TargetConfig, TargetError};
 

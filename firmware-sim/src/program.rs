@@ -10,8 +10,9 @@
 use std::io::Write;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bothends_agent::door::{Door, News, Visits};
@@ -26,6 +27,8 @@ use crate::fault::{Fault, FaultConfig, Faulty};
 use crate::nvme::{self, BlockMedia, NvmeAddress};
 use crate::{Device, Pace, pin_to, preset, thread_cpu_ns};
 
+/// How often an NVMe device looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(20);
 /// Exit status of a device that died by its fault: that of a killed process.
 const DEATH: i32 = 137;
 
@@ -217,7 +220,13 @@ fn serve_nvme(args: &Args, address: &NvmeAddress, stop: &Arc<AtomicBool>) -> Res
     let media = BlockMedia::open(path)?;
     stop::in_time(stop).context("cannot start a thread")?;
     let cores = args.cores.map_or(spare_cores(), |n| n.min(spare_cores()));
-    nvme::serve(address, media, (args.memory, cores as usize), stop)
+    let target = nvme::start(address, media, (args.memory, cores as usize))?;
+    println!("listening on {}{}/{}", nvme::SCHEME, target.address(), target.name());
+    std::io::stdout().flush().context("cannot say where it listens")?;
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// Cores for real work: one is left to the thread that answers on time.

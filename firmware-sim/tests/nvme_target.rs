@@ -228,62 +228,101 @@ fn files_of_a_folder_are_blocks_that_are_only_read() {
     assert_eq!(io.run(write, &[0; BLOCK]).0.status, Status::READ_ONLY);
 }
 
+/// Carries out a command to memory, and says its status and what it read.
+fn memory(io: &mut Queue, command: Memory, data: &[u8]) -> (Status, Vec<u8>) {
+    let n = if let Memory::Read { bytes, .. } = command {
+        bytes as usize
+    } else {
+        data.len()
+    };
+    let (cqe, read) = io.run(command.entry(2, transport(n)), data);
+    (cqe.status, read)
+}
+
+fn block(first: u64, n_blocks: u32) -> BlockSource {
+    BlockSource { nsid: 1, first, n_blocks, fast_only: FastOnly::No }
+}
+
+fn bytes(from: u64, bytes: u32) -> ByteSource {
+    ByteSource { nsid: 2, from, bytes, fast_only: FastOnly::No }
+}
+
+fn copy(bytes: u64, to: u64, n_sources: u32, format: SourceFormat) -> Memory {
+    Memory::Copy { bytes, to, n_sources, format }
+}
+
 #[test]
-fn memory_is_written_read_filled_and_copied() {
+fn memory_is_written_read_and_filled() {
     let device = Device::new();
     let (_admin, mut io) = device.queues(Wish::PLAIN);
-    let ok = |io: &mut Queue, command: Memory, data: &[u8]| {
-        let n = match command {
-            Memory::Read { bytes, .. } => bytes as usize,
-            _ => data.len(),
-        };
-        let (cqe, read) = io.run(command.entry(2, transport(n)), data);
-        (cqe.status, read)
-    };
     let big = content(1 << 20);
     let whole = u32::try_from(big.len()).unwrap();
     assert_eq!(
-        ok(&mut io, Memory::Write { to: 4096, bytes: whole }, &big).0,
+        memory(&mut io, Memory::Write { to: 4096, bytes: whole }, &big).0,
         Status::SUCCESS
     );
-    assert!(ok(&mut io, Memory::Read { from: 4096, bytes: whole }, &[]).1 == big);
+    assert!(memory(&mut io, Memory::Read { from: 4096, bytes: whole }, &[]).1 == big);
     assert_eq!(
-        ok(&mut io, Memory::Fill { from: 4100, bytes: 8 }, &[]).0,
+        memory(&mut io, Memory::Fill { from: 4100, bytes: 8 }, &[]).0,
         Status::SUCCESS
     );
-    let read = ok(&mut io, Memory::Read { from: 4096, bytes: 16 }, &[]).1;
+    let read = memory(&mut io, Memory::Read { from: 4096, bytes: 16 }, &[]).1;
     assert_eq!(read[..4], big[..4]);
     assert_eq!(read[4..12], [0; 8]);
     // Nothing is no error, and what is not there or not aligned is one.
-    assert_eq!(ok(&mut io, Memory::Read { from: 0, bytes: 0 }, &[]).0, Status::SUCCESS);
+    assert_eq!(
+        memory(&mut io, Memory::Read { from: 0, bytes: 0 }, &[]).0,
+        Status::SUCCESS
+    );
     for (from, bytes) in [(2, 4), (0, 3), (8 << 20, 4), (u64::MAX - 3, 4)] {
-        let refused = ok(&mut io, Memory::Read { from, bytes }, &[]);
+        let refused = memory(&mut io, Memory::Read { from, bytes }, &[]);
         assert_eq!(refused.0, Status::INVALID_FIELD, "{from} {bytes}");
     }
+}
 
+#[test]
+fn blocks_and_bytes_are_copied() {
+    let device = Device::new();
+    let (_admin, mut io) = device.queues(Wish::PLAIN);
     // Two runs of blocks, then a part of them.
-    let block = |first, n_blocks| BlockSource {
-        nsid: 1,
-        first,
-        n_blocks,
-        fast_only: FastOnly::No,
-    };
     let sources = [block(2, 3).bytes(), block(300, 1).bytes()].concat();
     let copy =
         |bytes, to, n_sources, format| Memory::Copy { bytes, to, n_sources, format };
     let command = copy(4 * BLOCK as u64, 1 << 16, 2, SourceFormat::Blocks2);
-    assert_eq!(ok(&mut io, command, &sources).0, Status::SUCCESS);
-    let read = ok(&mut io, Memory::Read { from: 1 << 16, bytes: 16_384 }, &[]).1;
+    assert_eq!(memory(&mut io, command, &sources).0, Status::SUCCESS);
+    let read = memory(&mut io, Memory::Read { from: 1 << 16, bytes: 16_384 }, &[]).1;
     let expected = content(512 * BLOCK);
     assert!(read[..3 * BLOCK] == expected[2 * BLOCK..5 * BLOCK]);
     assert!(read[3 * BLOCK..] == expected[300 * BLOCK..301 * BLOCK]);
     let bytes =
         |from, bytes| ByteSource { nsid: 2, from, bytes, fast_only: FastOnly::No };
     let command = copy(BLOCK as u64, 1 << 20, 1, SourceFormat::Bytes);
-    assert_eq!(ok(&mut io, command, &bytes(1 << 16, 4096).bytes()).0, Status::SUCCESS);
-    let read = ok(&mut io, Memory::Read { from: 1 << 20, bytes: 4096 }, &[]).1;
+    assert_eq!(
+        memory(&mut io, command, &bytes(1 << 16, 4096).bytes()).0,
+        Status::SUCCESS
+    );
+    let read = memory(&mut io, Memory::Read { from: 1 << 20, bytes: 4096 }, &[]).1;
     assert!(read == expected[2 * BLOCK..3 * BLOCK]);
 
+    // Back to blocks: NVM Copy from memory.
+    let command = Blocks::Copy(CopyToBlocks {
+        first: 9,
+        n_sources: 1,
+        format: SourceFormat::Bytes,
+    });
+    let source = bytes(1 << 20, 4096).bytes();
+    assert_eq!(
+        io.run(command.entry(1, transport(32)), &source).0.status,
+        Status::SUCCESS
+    );
+    let read = Blocks::Read { first: 9, n_blocks: 1 }.entry(1, transport(BLOCK));
+    assert!(io.run(read, &[]).1 == expected[2 * BLOCK..3 * BLOCK]);
+}
+
+#[test]
+fn wrong_copies_are_refused_with_their_status() {
+    let device = Device::new();
+    let (_admin, mut io) = device.queues(Wish::PLAIN);
     // A wrong sum, a wrong source, an overlap, and one that must be fast.
     let fast = BlockSource { fast_only: FastOnly::Yes, ..block(0, 1) };
     for (command, data, status) in [
@@ -314,22 +353,8 @@ fn memory_is_written_read_filled_and_copied() {
             Status::DATA_SGL_LENGTH,
         ),
     ] {
-        assert_eq!(ok(&mut io, command, &data).0, status, "{command:?}");
+        assert_eq!(memory(&mut io, command, &data).0, status, "{command:?}");
     }
-
-    // Back to blocks: NVM Copy from memory.
-    let command = Blocks::Copy(CopyToBlocks {
-        first: 9,
-        n_sources: 1,
-        format: SourceFormat::Bytes,
-    });
-    let source = bytes(1 << 20, 4096).bytes();
-    assert_eq!(
-        io.run(command.entry(1, transport(32)), &source).0.status,
-        Status::SUCCESS
-    );
-    let read = Blocks::Read { first: 9, n_blocks: 1 }.entry(1, transport(BLOCK));
-    assert!(io.run(read, &[]).1 == expected[2 * BLOCK..3 * BLOCK]);
 }
 
 /// Has a set of ranges made, and says its number.

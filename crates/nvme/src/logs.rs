@@ -32,7 +32,7 @@ impl Effects {
             Set::Nvm => {
                 for (opcode, changes) in Blocks::opcodes() {
                     let is_changed = u32::from(changes == crate::commands::Changes::Yes);
-                    own.put(IO_AT, opcode, SUPPORTED | is_changed * CHANGES_BLOCKS);
+                    own.put(IO_AT, opcode, SUPPORTED | (is_changed * CHANGES_BLOCKS));
                 }
             }
             Set::Memory => {

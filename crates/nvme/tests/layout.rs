@@ -36,10 +36,18 @@ fn dwords(numbers: &[(usize, u32)]) -> [u8; 64] {
 const SGL: u32 = 0x4000;
 const TRANSPORT: u32 = 0x5a00_0000;
 
+type Case = (Sqe, [u8; 64]);
+
+fn check(cases: &[Case]) {
+    for (entry, expected) in cases {
+        assert_eq!(&entry.0, expected, "opcode {:02x}h", entry.opcode());
+    }
+}
+
 #[test]
-fn entries_are_what_the_specification_draws() {
+fn admin_entries_are_what_the_specification_draws() {
     let data = |length| Data::Transport { length };
-    let cases: [(Sqe, [u8; 64]); 12] = [
+    check(&[
         // Identify the descriptors of namespace 3.
         (
             Admin::Identify(Identify::of(Identify::DESCRIPTORS, 3)).entry(0, data(4096)),
@@ -58,6 +66,26 @@ fn entries_are_what_the_specification_draws() {
                 (14, 4 << 24),
             ]),
         ),
+        (
+            Admin::Activation { program: 2, active: Activate::On }.entry(3, Data::NONE),
+            dwords(&[(0, SGL | 0x88), (1, 3), (9, TRANSPORT), (10, 0x0001_0002)]),
+        ),
+        (
+            Admin::RangeSets(RangeSets::Create { n_ranges: 3, set: 0 })
+                .entry(3, data(96)),
+            dwords(&[(0, SGL | 0x89), (1, 3), (8, 96), (9, TRANSPORT), (11, 3)]),
+        ),
+        (
+            Admin::RangeSets(RangeSets::Delete { set: 5 }).entry(3, Data::NONE),
+            dwords(&[(0, SGL | 0x89), (1, 3), (9, TRANSPORT), (10, 0x0005_0001)]),
+        ),
+    ]);
+}
+
+#[test]
+fn parts_of_programs_are_what_the_specification_draws() {
+    let data = |length| Data::Transport { length };
+    check(&[
         // Part of a program: 4 KiB from 8 KiB on, of 128 KiB, type C0h, at index 2.
         (
             Admin::Program(ProgramLoad::Load {
@@ -87,19 +115,13 @@ fn entries_are_what_the_specification_draws() {
             Admin::Program(ProgramLoad::Unload { program: 2 }).entry(3, Data::NONE),
             dwords(&[(0, SGL | 0x85), (1, 3), (9, TRANSPORT), (10, 0x0100_0002)]),
         ),
-        (
-            Admin::Activation { program: 2, active: Activate::On }.entry(3, Data::NONE),
-            dwords(&[(0, SGL | 0x88), (1, 3), (9, TRANSPORT), (10, 0x0001_0002)]),
-        ),
-        (
-            Admin::RangeSets(RangeSets::Create { n_ranges: 3, set: 0 })
-                .entry(3, data(96)),
-            dwords(&[(0, SGL | 0x89), (1, 3), (8, 96), (9, TRANSPORT), (11, 3)]),
-        ),
-        (
-            Admin::RangeSets(RangeSets::Delete { set: 5 }).entry(3, Data::NONE),
-            dwords(&[(0, SGL | 0x89), (1, 3), (9, TRANSPORT), (10, 0x0005_0001)]),
-        ),
+    ]);
+}
+
+#[test]
+fn io_entries_are_what_the_specification_draws() {
+    let data = |length| Data::Transport { length };
+    check(&[
         // `nvme io-passthru -o 0x05 -n 2 --cdw10=4096 --cdw12=16 -l 16 -w`
         (
             Memory::Write { to: 4096, bytes: 16 }.entry(2, data(16)),
@@ -170,10 +192,7 @@ fn entries_are_what_the_specification_draws() {
                 .entry(),
             dwords(&[(0, SGL | 0x7f), (9, TRANSPORT), (11, 0x14), (12, 0x0046_0061)]),
         ),
-    ];
-    for (entry, expected) in cases {
-        assert_eq!(entry.0, expected, "opcode {:02x}h", entry.opcode());
-    }
+    ]);
 }
 
 #[test]

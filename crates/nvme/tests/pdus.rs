@@ -51,12 +51,12 @@ fn each(format: Format) -> Vec<(Pdu<'static>, Vec<u8>)> {
     with(Pdu::InitializeRequest(initialize), &|to| initialize.request(to));
     with(Pdu::InitializeResponse(initialize), &|to| initialize.response(to));
     with(Pdu::Command(entry, &DATA, Intact::Yes), &|to| {
-        format.command(&entry, &DATA, to)
+        format.command(&entry, &DATA, to);
     });
     with(Pdu::Command(entry, &[], Intact::Yes), &|to| format.command(&entry, &[], to));
     with(Pdu::Response(cqe), &|to| format.response(&cqe, to));
     with(Pdu::Ready { id: 9, tag: 4, from: 8, bytes: 16 }, &|to| {
-        format.ready((9, 4), 8, 16, to)
+        format.ready((9, 4), 8, 16, to);
     });
     for last in [Last::No, Last::Yes, Last::Success] {
         with(Pdu::ToHost(content(last)), &|to| {

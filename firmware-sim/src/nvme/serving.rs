@@ -1,13 +1,10 @@
 //! The target as `--listen nvme-tcp://…` starts it.
 
-use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::checksum::Checksum;
 use super::{BlockMedia, Subsystem, SubsystemConfig, Target, TargetConfig};
@@ -16,8 +13,6 @@ use super::{BlockMedia, Subsystem, SubsystemConfig, Target, TargetConfig};
 pub(crate) const SCHEME: &str = "nvme-tcp://";
 /// The name that a subsystem has if nobody gives it another.
 const NAME: &str = "nqn.2026-01.dev.bothends:csd";
-/// How often it looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Where a target listens: `nvme-tcp://HOST:PORT`, with the subsystem's name (NQN) behind a slash if it is to have
 /// another.
@@ -49,16 +44,15 @@ impl FromStr for NvmeAddress {
     }
 }
 
-/// Serves `media` at `address` until `stop` is set. Blocks.
+/// Begins to serve `media` at `address`.
 ///
 /// # Errors
 /// If the media cannot be read, or the address not be listened at.
-pub(crate) fn serve(
+pub(crate) fn start(
     address: &NvmeAddress,
     media: BlockMedia,
     (memory_mib, cores): (u32, usize),
-    stop: &AtomicBool,
-) -> Result<()> {
+) -> Result<Target> {
     let Some(memory_bytes) =
         usize::try_from(memory_mib).ok().and_then(|n| n.checked_mul(1 << 20))
     else {
@@ -72,13 +66,7 @@ pub(crate) fn serve(
         programs: vec![Arc::new(Checksum)],
     });
     let config = TargetConfig { listen: address.at, advertise: None, cores };
-    let target = Target::start(&config, subsystem)?;
-    println!("listening on {SCHEME}{}/{}", target.address(), target.name());
-    std::io::stdout().flush().context("cannot say where it listens")?;
-    while !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK);
-    }
-    Ok(())
+    Ok(Target::start(&config, subsystem)?)
 }
 
 #[cfg(test)]

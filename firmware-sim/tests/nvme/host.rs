@@ -8,14 +8,14 @@ use bothends_nvme::commands::{Admin, ConnectData, Fabrics, Identify, Wide};
 use bothends_nvme::pdu::{
     DataHead, Digest, Format, Initialize, Last, Parsed, Pdu, parse,
 };
-use bothends_nvme::{Cqe, Data, Direction, Sqe, Status};
+use bothends_nvme::{Cqe, Data, Sqe, Status};
 
-pub const NAME: &str = "nqn.2026-11.dev.bothends:test";
+pub(crate) const NAME: &str = "nqn.2026-11.dev.bothends:test";
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555";
 const CC: u32 = 0x14;
 
 /// A queue of a controller.
-pub struct Queue {
+pub(crate) struct Queue {
     stream: TcpStream,
     format: Format,
     arrived: Vec<u8>,
@@ -24,21 +24,21 @@ pub struct Queue {
 
 /// What a connection is to be like.
 #[derive(Clone, Copy)]
-pub struct Wish {
-    pub digests: Digest,
-    pub alignment: u8,
-    pub keep_alive_ms: u32,
-    pub host: u8,
+pub(crate) struct Wish {
+    pub(crate) digests: Digest,
+    pub(crate) alignment: u8,
+    pub(crate) keep_alive_ms: u32,
+    pub(crate) host: u8,
 }
 
 impl Wish {
-    pub const PLAIN: Self =
+    pub(crate) const PLAIN: Self =
         Self { digests: Digest::Off, alignment: 0, keep_alive_ms: 0, host: 7 };
 }
 
 impl Queue {
     /// A connection on which nothing but the initialization has been said.
-    pub fn open(address: SocketAddr, wish: Wish) -> Self {
+    pub(crate) fn open(address: SocketAddr, wish: Wish) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -54,9 +54,9 @@ impl Queue {
         };
         asked.request(&mut out);
         own.stream.write_all(&out).unwrap();
-        let granted = own.next_pdu(|pdu| match pdu {
-            Pdu::InitializeResponse(granted) => granted,
-            other => panic!("{other:?}"),
+        let granted = own.next_pdu(|pdu| {
+            let Pdu::InitializeResponse(granted) = pdu else { panic!("{pdu:?}") };
+            granted
         });
         own.format = Format {
             header_digest: granted.header_digest,
@@ -67,7 +67,7 @@ impl Queue {
     }
 
     /// The admin queue of a new controller that is enabled, with the controller's number.
-    pub fn admin(address: SocketAddr, wish: Wish, name: &str) -> (Self, u16) {
+    pub(crate) fn admin(address: SocketAddr, wish: Wish, name: &str) -> (Self, u16) {
         let mut own = Self::open(address, wish);
         let (cqe, _) = own.connect((0, 31), wish, ConnectData::NEW, name);
         assert_eq!(cqe.status, Status::SUCCESS);
@@ -78,14 +78,19 @@ impl Queue {
     }
 
     /// An I/O queue of a controller.
-    pub fn io(address: SocketAddr, wish: Wish, controller: u16, queue: u16) -> Self {
+    pub(crate) fn io(
+        address: SocketAddr,
+        wish: Wish,
+        controller: u16,
+        queue: u16,
+    ) -> Self {
         let mut own = Self::open(address, wish);
         let (cqe, _) = own.connect((queue, 127), wish, controller, NAME);
         assert_eq!(cqe.status, Status::SUCCESS);
         own
     }
 
-    pub fn connect(
+    pub(crate) fn connect(
         &mut self,
         (queue, size): (u16, u16),
         wish: Wish,
@@ -105,7 +110,7 @@ impl Queue {
     }
 
     /// Sends a command, with `data` in its capsule, and says its identifier.
-    pub fn send(&mut self, entry: Sqe, data: &[u8]) -> u16 {
+    pub(crate) fn send(&mut self, entry: Sqe, data: &[u8]) -> u16 {
         let id = self.next;
         self.next = self.next.wrapping_add(1);
         let mut out = Vec::new();
@@ -115,14 +120,14 @@ impl Queue {
     }
 
     /// Sends a command and waits for its completion; `data` go where the entry says.
-    pub fn run(&mut self, entry: Sqe, data: &[u8]) -> (Cqe, Vec<u8>) {
+    pub(crate) fn run(&mut self, entry: Sqe, data: &[u8]) -> (Cqe, Vec<u8>) {
         let in_capsule = matches!(entry.data(), Ok(Data::InCapsule { .. }));
         let id = self.send(entry, if in_capsule { data } else { &[] });
         self.complete(id, data)
     }
 
     /// The completion of a command, with what came for it. Data that are asked for are those of `data`.
-    pub fn complete(&mut self, id: u16, data: &[u8]) -> (Cqe, Vec<u8>) {
+    pub(crate) fn complete(&mut self, id: u16, data: &[u8]) -> (Cqe, Vec<u8>) {
         let mut read = Vec::new();
         loop {
             enum Next {
@@ -130,13 +135,18 @@ impl Queue {
                 Ready(u16, u32, u32),
                 Done(Cqe),
             }
-            let next = self.next_pdu(|pdu| match pdu {
-                Pdu::ToHost(part) if part.head.id == id => Next::Data(part.data.to_vec()),
-                Pdu::Ready { id: other, tag, from, bytes } if other == id => {
+            let next = self.next_pdu(|pdu| {
+                if let Pdu::ToHost(part) = pdu {
+                    assert_eq!(part.head.id, id);
+                    Next::Data(part.data.to_vec())
+                } else if let Pdu::Ready { tag, from, bytes, .. } = pdu {
                     Next::Ready(tag, from, bytes)
+                } else if let Pdu::Response(cqe) = pdu {
+                    assert_eq!(cqe.id, id);
+                    Next::Done(cqe)
+                } else {
+                    panic!("{pdu:?} while {id} is awaited")
                 }
-                Pdu::Response(cqe) if cqe.id == id => Next::Done(cqe),
-                other => panic!("{other:?} while {id} is awaited"),
             });
             match next {
                 Next::Data(part) => read.extend(part),
@@ -154,33 +164,21 @@ impl Queue {
         }
     }
 
-    /// The completions of `n` commands, in whatever order.
-    pub fn completions(&mut self, n: usize) -> Vec<Cqe> {
-        (0..n)
-            .map(|_| {
-                self.next_pdu(|pdu| match pdu {
-                    Pdu::Response(cqe) => cqe,
-                    other => panic!("{other:?}"),
-                })
-            })
-            .collect()
-    }
-
     /// Sends bytes as they are.
-    pub fn raw(&mut self, bytes: &[u8]) {
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
 
     /// The codes with which the controller ends the connection.
-    pub fn terminated(&mut self) -> (u16, u32) {
-        self.next_pdu(|pdu| match pdu {
-            Pdu::ControllerTerminates(status, information) => (status, information),
-            other => panic!("{other:?}"),
+    pub(crate) fn terminated(&mut self) -> (u16, u32) {
+        self.next_pdu(|pdu| {
+            let Pdu::ControllerTerminates(status, at) = pdu else { panic!("{pdu:?}") };
+            (status, at)
         })
     }
 
     /// Whether the other end has gone.
-    pub fn is_closed(&mut self) -> bool {
+    pub(crate) fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         self.stream.read_to_end(&mut rest).is_ok_and(|_| rest.is_empty())
             || self.stream.write_all(&[0]).is_err()
@@ -202,7 +200,10 @@ impl Queue {
     }
 
     /// Reads a structure.
-    pub fn identify(&mut self, asked: Identify) -> Result<Box<[u8; 4096]>, Status> {
+    pub(crate) fn identify(
+        &mut self,
+        asked: Identify,
+    ) -> Result<Box<[u8; 4096]>, Status> {
         let entry = Admin::Identify(asked).entry(0, Data::Transport { length: 4096 });
         let (cqe, data) = self.run(entry, &[]);
         match cqe.status {
@@ -213,12 +214,6 @@ impl Queue {
 }
 
 /// The same command, with its data where the queue wants them: in PDUs of their own.
-pub fn transport(bytes: usize) -> Data {
+pub(crate) fn transport(bytes: usize) -> Data {
     Data::Transport { length: u32::try_from(bytes).unwrap() }
-}
-
-/// Whether an opcode has data for the controller.
-#[allow(dead_code, reason = "not each test needs it")]
-pub fn sends(entry: &Sqe) -> bool {
-    entry.direction() == Direction::ToController
 }
