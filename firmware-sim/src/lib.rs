@@ -5,6 +5,7 @@
 //! decoding or a format. Every result of a model is labelled modelled.
 //!
 //! Reading order: `device` combines the models; `media`, `compute`, `link` and `power` are the models;
+//! `nvme` is the device as NVMe has it;
 //! `config` defines a preset file and `preset` has the built-in ones; `fault` has what can go wrong on
 //! purpose; `program` is the command line.
 
@@ -19,6 +20,8 @@ pub mod config;
 pub mod preset;
 
 pub mod fault;
+
+pub mod nvme;
 
 pub mod program;
 

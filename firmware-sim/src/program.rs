@@ -9,20 +9,26 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bothends_agent::door::{Door, News, Visits};
 use bothends_agent::{
     Costs, DataRoot, FileStore, Links, NoCosts, Server, ServerConfig, stop,
 };
-use bothends_csd::{Address, Security};
+use bothends_csd::{Address, CsdError, Security};
 use clap::{Command, CommandFactory, Parser, ValueEnum};
 
 use crate::config::{DeviceConfig, PresetError};
 use crate::fault::{Fault, FaultConfig, Faulty};
+use crate::nvme::{self, BlockMedia, NvmeAddress};
 use crate::{Device, Pace, pin_to, preset, thread_cpu_ns};
 
+/// How often an NVMe device looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(20);
 /// Exit status of a device that died by its fault: that of a killed process.
 const DEATH: i32 = 137;
 
@@ -38,9 +44,15 @@ struct Args {
     /// for each, with the names that the host has for them
     #[arg(long, value_name = "[NAME=]DIR", required = true)]
     media: Vec<DataRoot>,
-    /// Where hosts connect: tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY
+    /// Where hosts connect: tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY; or
+    /// nvme-tcp://HOST:PORT[/NQN], as a drive with NVMe's commands, whose blocks are the media: a folder's files one
+    /// behind the other, or an image
     #[arg(long, value_name = "URL")]
-    listen: Address,
+    listen: Listen,
+    /// Memory for programs of an NVMe device
+    #[arg(long, value_name = "MIB", default_value_t = 64,
+          value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    memory: u32,
     /// functional: as fast as this machine; paced: answers at the modelled time
     #[arg(long, value_enum, default_value_t = Time::Paced)]
     time: Time,
@@ -74,6 +86,26 @@ struct Args {
     /// Ends when standard input ends
     #[arg(long)]
     die_with_stdin: bool,
+}
+
+/// Where it listens, and as what.
+#[derive(Debug, Clone)]
+enum Listen {
+    /// For hosts that speak our protocol.
+    Agent(Address),
+    /// For those that speak NVMe.
+    Nvme(NvmeAddress),
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with(nvme::SCHEME) {
+            return text.parse().map(Self::Nvme);
+        }
+        text.parse().map(Self::Agent).map_err(|e: CsdError| e.to_string())
+    }
 }
 
 /// How modelled time and this machine's time are related.
@@ -129,6 +161,10 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
     if let Some(n_cores) = args.cores {
         device.set_n_units(n_cores);
     }
+    let address = match &args.listen {
+        Listen::Agent(address) => address,
+        Listen::Nvme(address) => return serve_nvme(args, address, &stop),
+    };
     // It reads its user's own files for that user, whose other workers follow links, too.
     let store = FileStore::of(&args.media, Links::Followed)?;
     let config = ServerConfig {
@@ -154,7 +190,7 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
     };
     // Its models need the order of all jobs, and so one host at a time.
     let server = Mutex::new(Faulty::new(server, faults));
-    let door = Door::open(&args.listen, Security::default())?;
+    let door = Door::open(address, Security::default())?;
     stop::in_time(&stop).context("cannot start a thread")?;
     println!("listening on {}", door.address());
     std::io::stdout().flush().context("cannot say where it listens")?;
@@ -166,6 +202,29 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
     door.serve(&server, visits, &stop, &tell)?;
     if let Err(error) = door.close() {
         eprintln!("warning: {error}");
+    }
+    Ok(())
+}
+
+/// Serves NVMe. Its commands have no modelled time yet.
+fn serve_nvme(args: &Args, address: &NvmeAddress, stop: &Arc<AtomicBool>) -> Result<()> {
+    if args.time == Time::Paced || !args.faults.is_empty() {
+        bail!(
+            "commands of NVMe are carried out as fast as this machine does, without faults; \
+             give --time functional and no --fault"
+        );
+    }
+    let [DataRoot { name: None, path }] = args.media.as_slice() else {
+        bail!("an NVMe device has one medium; give --media once, without a name");
+    };
+    let media = BlockMedia::open(path)?;
+    stop::in_time(stop).context("cannot start a thread")?;
+    let cores = args.cores.map_or(spare_cores(), |n| n.min(spare_cores()));
+    let target = nvme::start(address, media, (args.memory, cores as usize))?;
+    println!("listening on {}{}/{}", nvme::SCHEME, target.address(), target.name());
+    std::io::stdout().flush().context("cannot say where it listens")?;
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! hands them to libFuzzer; `tests/replay.rs` runs them over `tests/bad` on any toolchain.
 
 mod doors;
+mod nvme;
 mod peers;
 mod texts;
 
@@ -34,6 +35,7 @@ use bothends_report::{Recording, ReportInput, html, table, trace};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use doors::capi;
+pub use nvme::nvme;
 pub use peers::{keys, notice, remote, serving};
 pub use texts::{list, loader, preset, shards, state};
 

@@ -11,6 +11,11 @@ fn wire() {
 }
 
 #[test]
+fn nvme() {
+    replay("nvme", bothends_fuzz::nvme);
+}
+
+#[test]
 fn recipe() {
     replay("recipe", bothends_fuzz::recipe);
 }

@@ -31,6 +31,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("energy", &[]),
     ("figures", &["energy"]),
     ("scrape", &[]),
+    ("nvme", &[]),
     ("slots", &["core"]),
     ("gpu", &["core", "slots"]),
     ("gpu-decode", &["core", "dataset", "ops", "io", "side-index", "slots", "gpu"]),
@@ -60,7 +61,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("samples", &["core"]),
     ("pack", &["core", "dataset", "ops", "io", "storage"]),
     ("bench", &["core", "dataset", "ops", "io", "figures"]),
-    ("firmware-sim", &["core", "slots", "csd", "agent"]),
+    ("firmware-sim", &["core", "nvme", "slots", "csd", "agent"]),
     (
         "cli",
         &[
@@ -120,7 +121,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ),
     ("nvml-wrapper", &["energy"]),
     ("crc32fast", &["ops"]),
-    ("crc32c", &["dataset"]),
+    ("crc32c", &["dataset", "nvme", "firmware-sim"]),
     ("fax", &["ops"]),
     ("fdeflate", &["ops"]),
     ("futures-util", &["storage"]),

@@ -1,0 +1,22 @@
+//! NVMe as bytes, for both ends of it: structures, commands and their completions, and the PDUs of NVMe/TCP.
+//!
+//! Of the command sets there are those that a computational storage device needs: logical blocks (NVM),
+//! subsystem local memory (SLM) and computational programs (CP). A controller parses entries and PDUs; a host
+//! makes them. Nothing here reads, writes, waits or allocates more than it is given. `firmware-sim`
+//! has a controller, and `csd` a host.
+//!
+//! Read `layout.rs` first: it has every offset, with its clause and how well it is known. Then
+//! `entry.rs` (queue entries), `commands.rs`, `identify.rs` and `logs.rs` (what is read), and `pdu.rs`.
+
+pub mod commands;
+mod entry;
+mod field;
+pub mod identify;
+pub mod layout;
+pub mod logs;
+pub mod pdu;
+mod status;
+
+pub use entry::{Cqe, Data, Direction, Sqe};
+pub use field::{Field, Grade, Place, Value};
+pub use status::Status;

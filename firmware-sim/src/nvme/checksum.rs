@@ -1,0 +1,33 @@
+//! A program that every device of ours has, at index 0: what a host tries a new path with.
+
+use bothends_nvme::Status;
+
+use super::programs::{Call, Program};
+
+/// Returns the CRC-32C of range 1.
+#[derive(Debug)]
+pub struct Checksum;
+
+/// Bytes that are looked at at a time.
+const PART: u32 = 1 << 16;
+
+impl Program for Checksum {
+    fn id(&self) -> u64 {
+        // "crc32c", as a list of programs shows it.
+        u64::from_le_bytes(*b"crc32c\0\0")
+    }
+
+    fn run(&self, call: &Call<'_>) -> Result<u64, Status> {
+        let bytes = call.range_bytes(1)?;
+        let mut part = vec![0; PART.min(bytes) as usize];
+        let (mut at, mut sum) = (0, 0);
+        while at < bytes {
+            let n = PART.min(bytes - at);
+            let part = &mut part[..n as usize];
+            call.read(1, at, part)?;
+            sum = crc32c::crc32c_append(sum, part);
+            at += n;
+        }
+        Ok(sum.into())
+    }
+}

@@ -1,0 +1,130 @@
+//! A queue without a socket: bytes in, bytes out, in this thread. For tests, and for whoever fuzzes.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use bothends_nvme::Status;
+use bothends_nvme::commands::ConnectData;
+use bothends_nvme::logs::{self, discovered};
+use bothends_nvme::pdu::Fatal;
+
+use super::controller::Controller;
+use super::queue::{Answer, Controllers, DISCOVERY, Queue, lock};
+use super::subsystem::Subsystem;
+use super::wire::Wire;
+
+/// A host's controllers, of which each connection of it may be a queue.
+#[derive(Debug, Clone)]
+pub struct InProcess {
+    subsystem: Arc<Subsystem>,
+    controllers: Arc<Mutex<Vec<Arc<Mutex<Controller>>>>>,
+}
+
+impl InProcess {
+    /// No controller yet.
+    #[must_use]
+    pub fn new(subsystem: Subsystem) -> Self {
+        Self { subsystem: Arc::new(subsystem), controllers: Arc::default() }
+    }
+
+    /// A connection.
+    #[must_use]
+    pub fn connect(&self) -> InProcessQueue {
+        InProcessQueue {
+            wire: Wire::new(),
+            queue: Queue::new(Arc::clone(&self.subsystem), self.clone()),
+            arrived: Vec::new(),
+        }
+    }
+}
+
+impl Controllers for InProcess {
+    fn make(
+        &self,
+        asked: &ConnectData,
+        keep_alive_ms: u32,
+    ) -> Result<Arc<Mutex<Controller>>, Status> {
+        let is_discovery = asked.subsystem == DISCOVERY;
+        if !is_discovery && asked.subsystem != self.subsystem.name {
+            return Err(Status::CONNECT_PARAMETER);
+        }
+        let mut all =
+            self.controllers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let id = u16::try_from(all.len() + 1).map_err(|_| Status::CONNECT_BUSY)?;
+        let mut own = Controller::new(id, asked.host_id, keep_alive_ms, Instant::now());
+        own.is_discovery = is_discovery;
+        all.push(Arc::new(Mutex::new(own)));
+        Ok(Arc::clone(&all[all.len() - 1]))
+    }
+
+    fn find(&self, asked: &ConnectData) -> Result<Arc<Mutex<Controller>>, Status> {
+        let all =
+            self.controllers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let found = all.iter().find(|own| lock(own).id == asked.controller).cloned();
+        let found = found.ok_or(Status::CONNECT_PARAMETER)?;
+        if lock(&found).host_id != asked.host_id {
+            return Err(Status::CONNECT_HOST);
+        }
+        Ok(found)
+    }
+
+    fn discovered(&self) -> Vec<u8> {
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        discovered(
+            1,
+            &[logs::Subsystem {
+                name: self.subsystem.name.clone(),
+                address: at.ip().to_string(),
+                port: at.port(),
+                admin_entries: 128,
+            }],
+        )
+    }
+}
+
+/// One queue of [`InProcess`].
+#[derive(Debug)]
+pub struct InProcessQueue {
+    wire: Wire,
+    queue: Queue<InProcess>,
+    arrived: Vec<u8>,
+}
+
+impl InProcessQueue {
+    /// Takes bytes of the host and gives those for it. Programs run at once, in this thread.
+    ///
+    /// # Errors
+    /// The connection has ended; what is still for the host is in `out`.
+    pub fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Fatal> {
+        self.arrived.extend_from_slice(bytes);
+        let arrived = std::mem::take(&mut self.arrived);
+        let mut requests = Vec::new();
+        let mut taken = 0;
+        loop {
+            let n = self.wire.take(&arrived[taken..], out, &mut requests)?;
+            let format = self.wire.format();
+            for request in requests.drain(..) {
+                let id = request.entry.id();
+                let answer = self.queue.take(request, format, out);
+                self.wire.set_entries(self.queue.entries());
+                match answer {
+                    Answer::Said => self.wire.in_flight().end(id),
+                    Answer::Waits => {}
+                    Answer::Ends => return Err(Fatal::Sequence),
+                    Answer::Execute(execution, later) => {
+                        let result = execution.run(&self.queue.subsystem().memory);
+                        format.response(&later.completion(result), out);
+                        self.wire.in_flight().end(id);
+                    }
+                }
+            }
+            if n == 0 {
+                break;
+            }
+            taken += n;
+        }
+        self.arrived = arrived[taken..].to_vec();
+        Ok(())
+    }
+}

@@ -1,0 +1,470 @@
+//! The namespace of programs: what is loaded and active, sets of memory ranges, and executions.
+//!
+//! The order in which a command is checked, and the status of each failure, are those that the fact sheets
+//! of public implementations agree on; `docs/firmware-sim.md` lists them.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use bothends_nvme::Status;
+use bothends_nvme::commands::{Activate, Execute, MemoryRange, ProgramLoad, RangeSets};
+use bothends_nvme::identify::ProgramsNamespace;
+use bothends_nvme::logs::{self, Origin};
+
+use super::MEMORY;
+use super::memory::Memory;
+
+/// Indices of programs.
+const SLOTS: u16 = 16;
+/// Bytes of all programs that are loaded.
+const PROGRAM_MIB: u64 = 16;
+const LIMITS: ProgramsNamespace = ProgramsNamespace {
+    active: 8,
+    range_sets: 64,
+    granularity: 2,
+    ranges: 16,
+    program_mib: PROGRAM_MIB,
+    load_granularity: 0,
+};
+
+/// A program that a device runs.
+pub trait Program: Send + Sync + Debug {
+    /// Its type: 00h for one that the device has.
+    fn kind(&self) -> u8 {
+        0
+    }
+
+    /// An identifier, told in the list of programs.
+    fn id(&self) -> u64;
+
+    /// Runs it. The value that it returns is the completion's result. May block, on a thread of the pool.
+    ///
+    /// # Errors
+    /// The status of the execution.
+    fn run(&self, call: &Call<'_>) -> Result<u64, Status>;
+}
+
+/// What a program is called with: ranges of memory, counted from 1, two parameters, and the data of the
+/// command.
+#[derive(Debug)]
+pub struct Call<'a> {
+    memory: &'a Memory,
+    ranges: &'a [MemoryRange],
+    /// The first parameter.
+    pub parameter_1: u64,
+    /// The second parameter.
+    pub parameter_2: u64,
+    /// The data of the command, behind its ranges.
+    pub data: &'a [u8],
+}
+
+impl Call<'_> {
+    /// Bytes of range `n`.
+    ///
+    /// # Errors
+    /// Invalid Field if there is no such range.
+    pub fn range_bytes(&self, n: usize) -> Result<u32, Status> {
+        self.range(n).map(|range| range.bytes)
+    }
+
+    /// Reads range `n` from byte `at` on.
+    ///
+    /// # Errors
+    /// Invalid Field if they are not all in the range.
+    pub fn read(&self, n: usize, at: u32, to: &mut [u8]) -> Result<(), Status> {
+        self.memory.read(self.address(n, at, to.len())?, to)
+    }
+
+    /// Writes range `n` from byte `at` on.
+    ///
+    /// # Errors
+    /// Invalid Field if they are not all in the range.
+    pub fn write(&self, n: usize, at: u32, from: &[u8]) -> Result<(), Status> {
+        self.memory.write(self.address(n, at, from.len())?, from.len(), |to| {
+            to.copy_from_slice(from);
+            Ok(())
+        })
+    }
+
+    fn range(&self, n: usize) -> Result<&MemoryRange, Status> {
+        n.checked_sub(1).and_then(|n| self.ranges.get(n)).ok_or(Status::INVALID_FIELD)
+    }
+
+    fn address(&self, n: usize, at: u32, bytes: usize) -> Result<u64, Status> {
+        let range = self.range(n)?;
+        let end = u64::from(at) + bytes as u64;
+        if end > range.bytes.into() {
+            return Err(Status::INVALID_FIELD);
+        }
+        Ok(range.from + u64::from(at))
+    }
+}
+
+/// What loaded bytes become when they are activated: the runtime of a type of programs.
+pub(super) type Runtime = fn(&[u8], u64) -> Result<Arc<dyn Program>, Status>;
+
+#[derive(Debug)]
+enum Slot {
+    Empty,
+    /// The device's own.
+    Device(Arc<dyn Program>, Activate),
+    /// What has been loaded of one that a host loads.
+    Loading {
+        kind: u8,
+        id: u64,
+        id_kind: u8,
+        size: u32,
+        bytes: Vec<u8>,
+    },
+    Active {
+        kind: u8,
+        id: u64,
+        id_kind: u8,
+        bytes: Vec<u8>,
+        program: Arc<dyn Program>,
+    },
+}
+
+#[derive(Debug)]
+struct RangeSet {
+    owner: u16,
+    ranges: Arc<[MemoryRange]>,
+}
+
+/// The namespace's state.
+#[derive(Debug)]
+pub(super) struct Programs {
+    slots: Vec<Slot>,
+    range_sets: BTreeMap<u16, RangeSet>,
+    runtimes: BTreeMap<u8, Runtime>,
+}
+
+/// A program that is to run, with what it was called with. It holds on to both until it is dropped.
+#[derive(Debug)]
+pub(super) struct Execution {
+    program: Arc<dyn Program>,
+    ranges: Arc<[MemoryRange]>,
+    data: Vec<u8>,
+    parameters: (u64, u64),
+}
+
+impl Execution {
+    /// Runs it; this takes as long as the program does.
+    pub(super) fn run(&self, memory: &Memory) -> Result<u64, Status> {
+        self.program.run(&Call {
+            memory,
+            ranges: &self.ranges,
+            parameter_1: self.parameters.0,
+            parameter_2: self.parameters.1,
+            data: &self.data,
+        })
+    }
+}
+
+impl Programs {
+    /// A namespace with the device's own programs, active, at the first indices.
+    pub(super) fn new(
+        own: Vec<Arc<dyn Program>>,
+        runtimes: BTreeMap<u8, Runtime>,
+    ) -> Self {
+        let mut slots: Vec<Slot> =
+            own.into_iter().map(|program| Slot::Device(program, Activate::On)).collect();
+        slots.resize_with(SLOTS.into(), || Slot::Empty);
+        Self { slots, range_sets: BTreeMap::new(), runtimes }
+    }
+
+    pub(super) fn limits() -> ProgramsNamespace {
+        LIMITS
+    }
+
+    /// The list of programs, as its log has it.
+    pub(super) fn list(&self) -> Vec<u8> {
+        self.slots.iter().flat_map(|slot| slot.listed().bytes()).collect()
+    }
+
+    /// Loads a part of a program, or unloads one.
+    pub(super) fn load(&mut self, load: ProgramLoad, data: &[u8]) -> Result<u64, Status> {
+        let loaded: u64 = self.slots.iter().map(Slot::loaded_bytes).sum();
+        let (ProgramLoad::Load { program, .. } | ProgramLoad::Unload { program }) = load;
+        let slot =
+            self.slots.get_mut(usize::from(program)).ok_or(Status::PROGRAM_INDEX)?;
+        match load {
+            ProgramLoad::Unload { .. } => slot.unload(),
+            ProgramLoad::Load { kind, size, id, id_kind, bytes, from, .. } => {
+                if bytes == 0 || data.len() < bytes as usize {
+                    return Err(Status::INVALID_FIELD);
+                }
+                if matches!(slot, Slot::Device(..)) {
+                    return Err(Status::NOT_DOWNLOADABLE);
+                }
+                let data = &data[..bytes as usize];
+                if from > 0 {
+                    return slot.go_on(from, data);
+                }
+                if !matches!(slot, Slot::Empty) {
+                    return Err(Status::PROGRAM_IN_USE);
+                }
+                if !self.runtimes.contains_key(&kind) {
+                    return Err(Status::PROGRAM_TYPE);
+                }
+                if size == 0 {
+                    return Err(Status::PROGRAM_DATA);
+                }
+                if loaded + u64::from(size) > PROGRAM_MIB << 20 {
+                    return Err(Status::PROGRAM_BYTES);
+                }
+                *slot = Slot::Loading { kind, id, id_kind, size, bytes: Vec::new() };
+                let first = slot.go_on(0, data);
+                if first.is_err() {
+                    *slot = Slot::Empty;
+                }
+                first
+            }
+        }
+    }
+
+    /// Activates a program, or deactivates it.
+    pub(super) fn activate(
+        &mut self,
+        program: u16,
+        active: Activate,
+    ) -> Result<u64, Status> {
+        let n_active = self.slots.iter().filter(|slot| slot.is_active()).count();
+        let slot =
+            self.slots.get_mut(usize::from(program)).ok_or(Status::PROGRAM_INDEX)?;
+        if matches!(slot, Slot::Empty) {
+            return Err(Status::NO_PROGRAM);
+        }
+        if slot.is_active() == (active == Activate::On) {
+            return Ok(0);
+        }
+        match active {
+            Activate::On if n_active >= LIMITS.active.into() => {
+                Err(Status::TOO_MANY_ACTIVE)
+            }
+            Activate::On => slot.activate(&self.runtimes),
+            Activate::Off => slot.deactivate(),
+        }
+    }
+
+    /// Makes a set of ranges for controller `owner`, or deletes one.
+    pub(super) fn range_sets(
+        &mut self,
+        command: RangeSets,
+        data: &[u8],
+        memory: &Memory,
+        owner: u16,
+    ) -> Result<u64, Status> {
+        match command {
+            RangeSets::Create { n_ranges, set } => {
+                if set != 0 {
+                    return Err(Status::INVALID_FIELD);
+                }
+                let ranges = checked(n_ranges.into(), data, memory)?;
+                self.create(&ranges, owner)
+            }
+            RangeSets::Delete { set } => {
+                let found = self.range_sets.get(&set).ok_or(Status::RANGE_SET_ID)?;
+                if Arc::strong_count(&found.ranges) > 1 {
+                    return Err(Status::RANGE_SET_IN_USE);
+                }
+                self.range_sets.remove(&set);
+                Ok(0)
+            }
+        }
+    }
+
+    fn create(&mut self, ranges: &[MemoryRange], owner: u16) -> Result<u64, Status> {
+        if self.range_sets.len() >= LIMITS.range_sets.into() {
+            return Err(Status::TOO_MANY_RANGE_SETS);
+        }
+        let others = self.range_sets.values().flat_map(|set| set.ranges.iter());
+        let all: Vec<&MemoryRange> = ranges.iter().chain(others).collect();
+        for (i, a) in ranges.iter().enumerate() {
+            if all[i + 1..].iter().any(|b| overlap(a, b)) {
+                return Err(Status::OVERLAPPING_RANGES);
+            }
+        }
+        let free = (1..=u16::MAX).find(|id| !self.range_sets.contains_key(id));
+        let id = free.ok_or(Status::TOO_MANY_RANGE_SETS)?;
+        self.range_sets.insert(id, RangeSet { owner, ranges: ranges.into() });
+        Ok(id.into())
+    }
+
+    /// Forgets the sets of a controller that has gone. One that an execution uses lives until that has ended.
+    pub(super) fn forget(&mut self, owner: u16) {
+        self.range_sets.retain(|_, set| set.owner != owner);
+    }
+
+    /// What is to run for Execute Program.
+    pub(super) fn execution(
+        &self,
+        command: Execute,
+        data: Vec<u8>,
+        memory: &Memory,
+    ) -> Result<Execution, Status> {
+        let slot =
+            self.slots.get(usize::from(command.program)).ok_or(Status::PROGRAM_INDEX)?;
+        let program = match slot {
+            Slot::Empty => return Err(Status::NO_PROGRAM),
+            Slot::Device(program, Activate::On) | Slot::Active { program, .. } => {
+                Arc::clone(program)
+            }
+            Slot::Device(..) | Slot::Loading { .. } => return Err(Status::NOT_ACTIVATED),
+        };
+        if command.range_set != 0 && command.n_ranges != 0 {
+            return Err(Status::INVALID_FIELD);
+        }
+        let n = command.n_ranges as usize;
+        let (ranges, behind): (Arc<[MemoryRange]>, _) = if command.range_set != 0 {
+            let set =
+                self.range_sets.get(&command.range_set).ok_or(Status::RANGE_SET_ID)?;
+            (Arc::clone(&set.ranges), 0)
+        } else if n == 0 {
+            (Vec::new().into(), 0)
+        } else {
+            (checked(n, &data, memory)?.into(), 32 * n)
+        };
+        Ok(Execution {
+            program,
+            ranges,
+            data: data.get(behind..).unwrap_or_default().to_vec(),
+            parameters: (command.parameter_1, command.parameter_2),
+        })
+    }
+}
+
+impl Slot {
+    fn listed(&self) -> logs::Program {
+        let of = |origin, active, kind, id, id_kind| logs::Program {
+            origin,
+            active,
+            kind,
+            id,
+            id_kind,
+        };
+        match self {
+            Self::Empty => logs::Program::EMPTY,
+            Self::Device(own, active) => {
+                of(Origin::Device, *active, own.kind(), own.id(), 1)
+            }
+            Self::Loading { kind, id, id_kind, .. } => {
+                of(Origin::Loaded, Activate::Off, *kind, *id, *id_kind)
+            }
+            Self::Active { kind, id, id_kind, .. } => {
+                of(Origin::Loaded, Activate::On, *kind, *id, *id_kind)
+            }
+        }
+    }
+
+    fn loaded_bytes(&self) -> u64 {
+        match self {
+            Self::Empty | Self::Device(..) => 0,
+            Self::Loading { size, .. } => u64::from(*size),
+            Self::Active { bytes, .. } => bytes.len() as u64,
+        }
+    }
+
+    fn is_active(&self) -> bool {
+        matches!(self, Self::Device(_, Activate::On) | Self::Active { .. })
+    }
+
+    /// Appends the part from `at` on; parts come one after the other.
+    fn go_on(&mut self, at: u32, part: &[u8]) -> Result<u64, Status> {
+        let Self::Loading { size, bytes, .. } = self else {
+            return Err(Status::PROGRAM_INDEX);
+        };
+        if at as usize != bytes.len() {
+            return Err(Status::PROGRAM_DATA);
+        }
+        if bytes.len() + part.len() > *size as usize {
+            return Err(Status::PROGRAM_TOO_BIG);
+        }
+        bytes.extend_from_slice(part);
+        Ok(0)
+    }
+
+    fn unload(&mut self) -> Result<u64, Status> {
+        match self {
+            Self::Empty => Err(Status::NO_PROGRAM),
+            Self::Device(..) => Err(Status::NOT_DOWNLOADABLE),
+            Self::Active { .. } => Err(Status::PROGRAM_IN_USE),
+            Self::Loading { .. } => {
+                *self = Self::Empty;
+                Ok(0)
+            }
+        }
+    }
+
+    fn activate(&mut self, runtimes: &BTreeMap<u8, Runtime>) -> Result<u64, Status> {
+        match self {
+            Self::Device(_, active) => *active = Activate::On,
+            Self::Loading { kind, id, id_kind, size, bytes } => {
+                if bytes.len() != *size as usize {
+                    return Err(Status::PROGRAM_DATA);
+                }
+                let runtime = runtimes.get(kind).ok_or(Status::PROGRAM_TYPE)?;
+                let program = runtime(bytes, *id)?;
+                *self = Self::Active {
+                    kind: *kind,
+                    id: *id,
+                    id_kind: *id_kind,
+                    bytes: std::mem::take(bytes),
+                    program,
+                };
+            }
+            Self::Empty | Self::Active { .. } => {}
+        }
+        Ok(0)
+    }
+
+    fn deactivate(&mut self) -> Result<u64, Status> {
+        match self {
+            Self::Device(program, active) => {
+                if Arc::strong_count(program) > 1 {
+                    return Err(Status::PROGRAM_IN_USE);
+                }
+                *active = Activate::Off;
+            }
+            Self::Active { kind, id, id_kind, bytes, program } => {
+                if Arc::strong_count(program) > 1 {
+                    return Err(Status::PROGRAM_IN_USE);
+                }
+                let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                *self = Self::Loading {
+                    kind: *kind,
+                    id: *id,
+                    id_kind: *id_kind,
+                    size,
+                    bytes: std::mem::take(bytes),
+                };
+            }
+            Self::Empty | Self::Loading { .. } => {}
+        }
+        Ok(0)
+    }
+}
+
+/// The `n` ranges at the beginning of `data`, each checked.
+fn checked(n: usize, data: &[u8], memory: &Memory) -> Result<Vec<MemoryRange>, Status> {
+    if n == 0 || n > LIMITS.ranges.into() {
+        return Err(Status::TOO_MANY_RANGES);
+    }
+    let ranges = MemoryRange::list(data.get(..32 * n).ok_or(Status::INVALID_FIELD)?)?;
+    for range in &ranges {
+        if range.nsid != MEMORY {
+            return Err(Status::MEMORY_NAMESPACE);
+        }
+        let is_there =
+            range.bytes > 0 && memory.check(range.from, range.bytes.into()).is_ok();
+        if !is_there {
+            return Err(Status::RANGE_SET);
+        }
+    }
+    Ok(ranges)
+}
+
+fn overlap(a: &MemoryRange, b: &MemoryRange) -> bool {
+    a.from < b.from + u64::from(b.bytes) && b.from < a.from + u64::from(a.bytes)
+}

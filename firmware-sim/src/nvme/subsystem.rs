@@ -1,0 +1,258 @@
+//! The subsystem: namespaces that all hosts share, and their commands.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use bothends_nvme::commands::{Blocks, Execute, Memory as MemoryCommand, Set};
+use bothends_nvme::logs::Smart;
+use bothends_nvme::{Sqe, Status};
+
+use super::blocks::BlockMedia;
+use super::memory::Memory;
+use super::programs::{Execution, Program, Programs};
+use super::{BLOCK_BYTES, BLOCKS, MEMORY, PROGRAMS};
+
+/// What a subsystem is made of.
+#[derive(Debug)]
+pub struct SubsystemConfig {
+    /// Its name (NQN).
+    pub name: String,
+    /// Its serial number, 20 characters of ASCII.
+    pub serial: String,
+    /// What its blocks hold.
+    pub media: BlockMedia,
+    /// Bytes of its memory.
+    pub memory_bytes: usize,
+    /// Programs of its own, active from the beginning.
+    pub programs: Vec<Arc<dyn Program>>,
+}
+
+/// A subsystem.
+#[derive(Debug)]
+pub struct Subsystem {
+    pub(super) name: String,
+    pub(super) serial: String,
+    pub(super) media: BlockMedia,
+    pub(super) memory: Memory,
+    programs: Mutex<Programs>,
+    began: Instant,
+    reads: AtomicU64,
+    bytes_read: AtomicU64,
+    writes: AtomicU64,
+    bytes_written: AtomicU64,
+}
+
+/// What an I/O command has come to.
+#[derive(Debug)]
+pub(super) enum Io {
+    /// It is done, with this result.
+    Done(u64),
+    /// A program is to run for it.
+    Execute(Execution),
+}
+
+impl Subsystem {
+    /// A subsystem.
+    #[must_use]
+    pub fn new(config: SubsystemConfig) -> Self {
+        Self {
+            name: config.name,
+            serial: config.serial,
+            media: config.media,
+            memory: Memory::new(config.memory_bytes),
+            programs: Mutex::new(Programs::new(config.programs, BTreeMap::new())),
+            began: Instant::now(),
+            reads: AtomicU64::new(0),
+            bytes_read: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn programs(&self) -> MutexGuard<'_, Programs> {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The command set of a namespace.
+    pub(super) fn set_of(nsid: u32) -> Option<Set> {
+        match nsid {
+            BLOCKS => Some(Set::Nvm),
+            MEMORY => Some(Set::Memory),
+            PROGRAMS => Some(Set::Programs),
+            _ => None,
+        }
+    }
+
+    /// What this subsystem has been used for.
+    pub(super) fn smart(&self, now: Instant) -> Smart {
+        let on = now.duration_since(self.began).as_nanos();
+        Smart {
+            temperature: 310,
+            bytes_read: self.bytes_read.load(Ordering::Relaxed),
+            bytes_written: self.bytes_written.load(Ordering::Relaxed),
+            reads: self.reads.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+            on_ns: u64::try_from(on).unwrap_or(u64::MAX),
+            ..Smart::default()
+        }
+    }
+
+    /// Carries out an I/O command. Data for the host are appended to `out`, which has room for `room` bytes of
+    /// the command's.
+    pub(super) fn io(
+        &self,
+        entry: &Sqe,
+        data: Vec<u8>,
+        room: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<Io, Status> {
+        match entry.namespace() {
+            BLOCKS => self.blocks(entry, &data, room, out).map(Io::Done),
+            MEMORY => self.memory(entry, &data, room, out).map(Io::Done),
+            PROGRAMS => {
+                let command = Execute::parse(entry)?;
+                if data.len() < command.data_bytes as usize {
+                    return Err(Status::INVALID_FIELD);
+                }
+                self.programs().execution(command, data, &self.memory).map(Io::Execute)
+            }
+            _ => Err(Status::INVALID_NAMESPACE),
+        }
+    }
+
+    fn blocks(
+        &self,
+        entry: &Sqe,
+        data: &[u8],
+        room: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<u64, Status> {
+        match Blocks::parse(entry)? {
+            Blocks::Flush => self.media.flush()?,
+            Blocks::Read { first, n_blocks } => {
+                let bytes =
+                    n_blocks.checked_mul(BLOCK_BYTES).filter(|bytes| *bytes == room);
+                let bytes = bytes.ok_or(Status::DATA_SGL_LENGTH)?;
+                into(out, bytes, |to| self.media.read(first, to))?;
+                self.count_read(bytes);
+            }
+            Blocks::Write { first, n_blocks } => {
+                let bytes = u64::from(n_blocks) * u64::from(BLOCK_BYTES);
+                if data.len() as u64 != bytes {
+                    return Err(Status::DATA_SGL_LENGTH);
+                }
+                self.media.write(first, data)?;
+                self.count_write(bytes);
+            }
+            Blocks::Copy(copy) => self.copy_to_blocks(copy, data)?,
+        }
+        Ok(0)
+    }
+
+    fn copy_to_blocks(
+        &self,
+        copy: bothends_nvme::commands::CopyToBlocks,
+        data: &[u8],
+    ) -> Result<(), Status> {
+        use bothends_nvme::commands::Source;
+        let sources = sources(copy.format, copy.n_sources, data)?;
+        let mut first = copy.first;
+        for source in sources {
+            let Source::Bytes(own) = source else { return Err(Status::INVALID_FIELD) };
+            if own.nsid != MEMORY || !own.bytes.is_multiple_of(BLOCK_BYTES) {
+                return Err(Status::INVALID_FIELD);
+            }
+            self.memory.check(own.from, own.bytes.into())?;
+            let mut part = vec![0; BLOCK_BYTES as usize];
+            for n in 0..own.bytes / BLOCK_BYTES {
+                self.memory.read(own.from + u64::from(n * BLOCK_BYTES), &mut part)?;
+                self.media.write(first, &part)?;
+                first += 1;
+            }
+            self.count_write(own.bytes.into());
+        }
+        Ok(())
+    }
+
+    fn memory(
+        &self,
+        entry: &Sqe,
+        data: &[u8],
+        room: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<u64, Status> {
+        let own = &self.memory;
+        match MemoryCommand::parse(entry)? {
+            MemoryCommand::Flush => {}
+            MemoryCommand::Read { from, bytes } => {
+                own.check(from, bytes.into())?;
+                if bytes != room {
+                    return Err(Status::DATA_SGL_LENGTH);
+                }
+                into(out, bytes, |to| own.read(from, to))?;
+                self.count_read(bytes);
+            }
+            MemoryCommand::Write { to, bytes } => {
+                own.check(to, bytes.into())?;
+                if data.len() != bytes as usize {
+                    return Err(Status::DATA_SGL_LENGTH);
+                }
+                own.write(to, data.len(), |there| {
+                    there.copy_from_slice(data);
+                    Ok(())
+                })?;
+                self.count_write(bytes.into());
+            }
+            MemoryCommand::Fill { from, bytes } => {
+                own.check(from, bytes.into())?;
+                own.write(from, bytes as usize, |there| {
+                    there.fill(0);
+                    Ok(())
+                })?;
+            }
+            MemoryCommand::Copy { bytes, to, n_sources, format } => {
+                let sources = sources(format, n_sources, data)?;
+                own.copy((to, bytes), &sources, &self.media)?;
+            }
+        }
+        Ok(0)
+    }
+
+    fn count_read(&self, bytes: u32) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes_read.fetch_add(bytes.into(), Ordering::Relaxed);
+    }
+
+    fn count_write(&self, bytes: u64) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+fn sources(
+    format: bothends_nvme::commands::SourceFormat,
+    n: u32,
+    data: &[u8],
+) -> Result<Vec<bothends_nvme::commands::Source>, Status> {
+    if data.len() != 32 * n as usize {
+        return Err(Status::DATA_SGL_LENGTH);
+    }
+    format.sources(data)
+}
+
+/// Has `fill` put `bytes` behind what is in `out`; nothing is left there if it fails.
+fn into(
+    out: &mut Vec<u8>,
+    bytes: u32,
+    fill: impl FnOnce(&mut [u8]) -> Result<(), Status>,
+) -> Result<(), Status> {
+    let begin = out.len();
+    out.resize(begin + bytes as usize, 0);
+    let filled = fill(&mut out[begin..]);
+    if filled.is_err() {
+        out.truncate(begin);
+    }
+    filled
+}

@@ -1,0 +1,430 @@
+//! The target: sockets and threads around the rest. A thread accepts, and each connection has one that reads
+//! and answers; what a program takes long for is answered by the pool.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use bothends_nvme::Status;
+use bothends_nvme::commands::ConnectData;
+use bothends_nvme::logs::{self, discovered};
+
+use super::MOST_ENTRIES;
+use super::controller::Controller;
+use super::pool::Pool;
+use super::queue::{Answer, Controllers, DISCOVERY, Queue, lock};
+use super::subsystem::Subsystem;
+use super::wire::Wire;
+
+/// Controllers at a time.
+const MOST_CONTROLLERS: usize = 256;
+/// Connections at a time.
+const MOST_CONNECTIONS: usize = 1024;
+/// How long a connection may take for its first two steps.
+const TO_CONNECT: Duration = Duration::from_secs(10);
+/// How often a silent connection is looked at.
+const TICK: Duration = Duration::from_millis(250);
+/// How long a host may leave what it is sent in its socket.
+const TO_SEND: Duration = Duration::from_secs(30);
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 256 << 10;
+/// Bytes of answers that are collected before they are sent.
+const SEND_BYTES: usize = 1 << 20;
+
+/// Why there is no target.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// The address cannot be listened at.
+    #[error(
+        "cannot listen on {address} for NVMe/TCP: {source}; is another target there?"
+    )]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The system starts no thread.
+    #[error("cannot start a thread of the target: {0}")]
+    Thread(std::io::Error),
+}
+
+/// Where and how a target serves.
+#[derive(Debug, Clone)]
+pub struct TargetConfig {
+    /// The address to listen at; port 0 chooses a free one.
+    pub listen: SocketAddr,
+    /// The address that discovery tells; without one the address at which the host arrived.
+    pub advertise: Option<SocketAddr>,
+    /// Programs that run at a time.
+    pub cores: usize,
+}
+
+/// A target that serves until it is dropped.
+#[derive(Debug)]
+pub struct Target {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    subsystem: Arc<Subsystem>,
+    pool: Pool,
+    advertise: Option<SocketAddr>,
+    stops: AtomicBool,
+    registry: Mutex<Registry>,
+}
+
+/// Controllers and connections that there are.
+#[derive(Debug, Default)]
+struct Registry {
+    controllers: BTreeMap<u16, Arc<Mutex<Controller>>>,
+    connections: BTreeMap<u64, Connection>,
+    next_connection: u64,
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    controller: Option<u16>,
+}
+
+impl Target {
+    /// Begins to serve `subsystem`.
+    ///
+    /// # Errors
+    /// If the address is taken, or the system starts no thread.
+    pub fn start(
+        config: &TargetConfig,
+        subsystem: Subsystem,
+    ) -> Result<Self, TargetError> {
+        let address = config.listen;
+        let listen = |source| TargetError::Listen { address, source };
+        let listener = TcpListener::bind(address).map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let shared = Arc::new(Shared {
+            subsystem: Arc::new(subsystem),
+            pool: Pool::start(config.cores).map_err(TargetError::Thread)?,
+            advertise: config.advertise,
+            stops: AtomicBool::new(false),
+            registry: Mutex::default(),
+        });
+        let accepting = {
+            let shared = Arc::clone(&shared);
+            let accept = move || accept(&listener, &shared);
+            let builder = thread::Builder::new().name("nvme-accept".to_owned());
+            builder.spawn(accept).map_err(TargetError::Thread)?
+        };
+        Ok(Self { address, shared, accepting: Some(accepting) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The subsystem's name (NQN).
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shared.subsystem.name
+    }
+
+    /// Controllers and connections now.
+    #[must_use]
+    pub fn in_use(&self) -> (usize, usize) {
+        let registry = self.shared.registry();
+        (registry.controllers.len(), registry.connections.len())
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.shared.stops.store(true, Ordering::Release);
+        // It wakes who accepts.
+        let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
+        if let Some(accepting) = self.accepting.take() {
+            let _ = accepting.join();
+        }
+        for connection in self.shared.registry().connections.values() {
+            let _ = connection.stream.shutdown(Shutdown::Both);
+        }
+        // Each connection ends at its next look at its socket.
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while Arc::strong_count(&self.shared) > 1 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for stream in listener.incoming() {
+        if shared.stops.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok(stream) = stream else {
+            // No descriptor is left, for instance: others may end meanwhile.
+            thread::sleep(Duration::from_millis(10));
+            continue;
+        };
+        let Some(id) = shared.admit(&stream) else { continue };
+        let own = Arc::clone(shared);
+        let serve = move || {
+            let _ = own.serve(stream, id);
+            own.leave(id);
+        };
+        if thread::Builder::new().name(format!("nvme-{id}")).spawn(serve).is_err() {
+            shared.leave(id);
+        }
+    }
+}
+
+impl Shared {
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn admit(&self, stream: &TcpStream) -> Option<u64> {
+        let kept = stream.try_clone().ok()?;
+        let mut registry = self.registry();
+        if registry.connections.len() >= MOST_CONNECTIONS {
+            return None;
+        }
+        let id = registry.next_connection;
+        registry.next_connection += 1;
+        registry.connections.insert(id, Connection { stream: kept, controller: None });
+        Some(id)
+    }
+
+    fn leave(&self, id: u64) {
+        self.registry().connections.remove(&id);
+    }
+
+    /// Serves a connection until it ends.
+    fn serve(self: &Arc<Self>, stream: TcpStream, id: u64) -> std::io::Result<()> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(TICK))?;
+        stream.set_write_timeout(Some(TO_SEND))?;
+        let at = self.advertise.map_or_else(|| stream.local_addr(), Ok)?;
+        let reach = Reach { shared: Arc::clone(self), at };
+        let queue = Queue::new(Arc::clone(&self.subsystem), reach);
+        let writer = Arc::new(Mutex::new(stream.try_clone()?));
+        let mut session = Session { shared: self, id, queue, wire: Wire::new(), writer };
+        let served = session.run(stream);
+        if let Some(controller) = session.queue.administers() {
+            self.end(lock(controller).id);
+        } else if let Some(controller) = session.queue.controller() {
+            lock(controller).n_queues -= 1;
+        }
+        served
+    }
+
+    /// Ends a controller: with it its queues and its sets of ranges.
+    fn end(&self, id: u16) {
+        let mut registry = self.registry();
+        registry.controllers.remove(&id);
+        for connection in registry.connections.values() {
+            if connection.controller == Some(id) {
+                let _ = connection.stream.shutdown(Shutdown::Both);
+            }
+        }
+        drop(registry);
+        self.subsystem.programs().forget(id);
+    }
+}
+
+/// A connection in its thread.
+struct Session<'a> {
+    shared: &'a Arc<Shared>,
+    id: u64,
+    queue: Queue<Reach>,
+    wire: Wire,
+    writer: Arc<Mutex<TcpStream>>,
+}
+
+impl Session<'_> {
+    fn run(&mut self, mut stream: TcpStream) -> std::io::Result<()> {
+        let began = Instant::now();
+        let mut arrived = vec![0; READ_BYTES];
+        let (mut begin, mut end) = (0, 0);
+        let mut out = Vec::new();
+        loop {
+            match stream.read(&mut arrived[end..]) {
+                Ok(0) => return Ok(()),
+                Ok(n) => end += n,
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut
+                    ) =>
+                {
+                    if self.is_over(began) {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            }
+            let taken = self.take(&arrived[begin..end], &mut out);
+            send(&self.writer, &mut out)?;
+            match taken {
+                Some(n) => begin += n,
+                None => return Ok(()),
+            }
+            if begin == end {
+                (begin, end) = (0, 0);
+            } else if end == arrived.len() {
+                arrived.copy_within(begin..end, 0);
+                (begin, end) = (0, end - begin);
+                if end == arrived.len() {
+                    // A PDU that is longer than this, and no longer than one may be.
+                    arrived.resize(2 * arrived.len(), 0);
+                }
+            }
+        }
+    }
+
+    /// Whether nobody is there any more, or nobody ever came.
+    fn is_over(&self, began: Instant) -> bool {
+        let now = Instant::now();
+        match self.queue.controller() {
+            None => now.duration_since(began) > TO_CONNECT,
+            Some(_) => {
+                let administered = self.queue.administers();
+                self.shared.stops.load(Ordering::Acquire)
+                    || administered.is_some_and(|own| lock(own).is_expired(now))
+            }
+        }
+    }
+
+    /// Takes all PDUs that are whole, and says how many bytes they have; nothing if the connection ends.
+    fn take(&mut self, arrived: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+        let mut requests = Vec::new();
+        let mut taken = 0;
+        loop {
+            let n = self.wire.take(&arrived[taken..], out, &mut requests).ok()?;
+            for request in requests.drain(..) {
+                self.carry_out(request, out)?;
+            }
+            if n == 0 {
+                return Some(taken);
+            }
+            taken += n;
+            if out.len() >= SEND_BYTES {
+                send(&self.writer, out).ok()?;
+            }
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        request: super::wire::Request,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let id = request.entry.id();
+        let was = self.queue.controller().is_some();
+        let format = self.wire.format();
+        let answer = self.queue.take(request, format, out);
+        if !was && let Some(controller) = self.queue.controller() {
+            self.wire.set_entries(self.queue.entries());
+            let number = lock(controller).id;
+            if let Some(own) = self.shared.registry().connections.get_mut(&self.id) {
+                own.controller = Some(number);
+            }
+        }
+        match answer {
+            Answer::Said => self.wire.in_flight().end(id),
+            Answer::Waits => {}
+            Answer::Ends => {
+                let _ = send(&self.writer, out);
+                return None;
+            }
+            Answer::Execute(execution, later) => {
+                let (writer, in_flight) =
+                    (Arc::clone(&self.writer), self.wire.in_flight());
+                let subsystem = Arc::clone(&self.shared.subsystem);
+                self.shared.pool.run(move || {
+                    let result = execution.run(&subsystem.memory);
+                    // Nothing holds the ranges when the host learns that they are free.
+                    drop(execution);
+                    let mut out = Vec::new();
+                    format.response(&later.completion(result), &mut out);
+                    in_flight.end(id);
+                    // The connection may have ended; then nobody waits.
+                    let _ = send(&writer, &mut out);
+                });
+            }
+        }
+        Some(())
+    }
+}
+
+/// Sends what there is, and empties it.
+fn send(writer: &Mutex<TcpStream>, out: &mut Vec<u8>) -> std::io::Result<()> {
+    if !out.is_empty() {
+        let mut stream = writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = stream.write_all(out);
+        out.clear();
+        if sent.is_err() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        return sent;
+    }
+    Ok(())
+}
+
+/// What a connection leads to.
+struct Reach {
+    shared: Arc<Shared>,
+    at: SocketAddr,
+}
+
+impl Controllers for Reach {
+    fn make(
+        &self,
+        asked: &ConnectData,
+        keep_alive_ms: u32,
+    ) -> Result<Arc<Mutex<Controller>>, Status> {
+        let is_discovery = asked.subsystem == DISCOVERY;
+        if !is_discovery && asked.subsystem != self.shared.subsystem.name {
+            return Err(Status::CONNECT_PARAMETER);
+        }
+        let mut registry = self.shared.registry();
+        if registry.controllers.len() >= MOST_CONTROLLERS {
+            return Err(Status::CONNECT_BUSY);
+        }
+        let id = (1..0xfff0).find(|id| !registry.controllers.contains_key(id));
+        let id = id.ok_or(Status::CONNECT_BUSY)?;
+        let mut own = Controller::new(id, asked.host_id, keep_alive_ms, Instant::now());
+        own.is_discovery = is_discovery;
+        let own = Arc::new(Mutex::new(own));
+        registry.controllers.insert(id, Arc::clone(&own));
+        Ok(own)
+    }
+
+    fn find(&self, asked: &ConnectData) -> Result<Arc<Mutex<Controller>>, Status> {
+        let found = self.shared.registry().controllers.get(&asked.controller).cloned();
+        let found = found.ok_or(Status::CONNECT_PARAMETER)?;
+        if lock(&found).host_id != asked.host_id {
+            return Err(Status::CONNECT_HOST);
+        }
+        Ok(found)
+    }
+
+    fn discovered(&self) -> Vec<u8> {
+        let own = logs::Subsystem {
+            name: self.shared.subsystem.name.clone(),
+            address: self.at.ip().to_string(),
+            port: self.at.port(),
+            admin_entries: MOST_ENTRIES.min(128),
+        };
+        discovered(1, &[own])
+    }
+}

@@ -1,0 +1,631 @@
+//! The NVMe/TCP target over loopback: connecting, the three namespaces, a program's life, and hosts that lie.
+#![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
+#[path = "nvme/host.rs"]
+mod host;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bothends_firmware_sim::nvme::{
+    BlockMedia, Call, Program, Subsystem, SubsystemConfig, Target, TargetConfig,
+};
+use bothends_nvme::commands::{
+    Activate, Admin, BlockSource, Blocks, ByteSource, ConnectData, CopyToBlocks, Execute,
+    Fabrics, FastOnly, Feature, Identify, Log, LogRequest, Memory, MemoryRange,
+    ProgramLoad, RangeSets, Set, SourceFormat, Wide,
+};
+use bothends_nvme::identify::{
+    BlockNamespace, Controller, MemoryNamespace, of_active, set_of,
+};
+use bothends_nvme::logs::{Effects, of_discovered};
+use bothends_nvme::pdu::Digest;
+use bothends_nvme::{Data, Sqe, Status};
+
+use host::{NAME, Queue, Wish, transport};
+
+const BLOCK: usize = 4096;
+
+/// Sums the bytes of range 1, writes the sum to range 2, and returns the first parameter.
+#[derive(Debug)]
+struct Sum;
+
+impl Program for Sum {
+    fn id(&self) -> u64 {
+        1
+    }
+
+    fn run(&self, call: &Call<'_>) -> Result<u64, Status> {
+        let mut bytes = vec![0; call.range_bytes(1)? as usize];
+        call.read(1, 0, &mut bytes)?;
+        let sum: u64 = bytes.iter().map(|byte| u64::from(*byte)).sum();
+        call.write(2, 0, &sum.to_le_bytes())?;
+        Ok(call.parameter_1)
+    }
+}
+
+/// Runs until it is told that it may end.
+#[derive(Debug)]
+struct Wait(Arc<AtomicBool>);
+
+impl Program for Wait {
+    fn id(&self) -> u64 {
+        2
+    }
+
+    fn run(&self, _: &Call<'_>) -> Result<u64, Status> {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !self.0.load(Ordering::Acquire) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(u64::MAX)
+    }
+}
+
+struct Device {
+    target: Target,
+    may_end: Arc<AtomicBool>,
+    _folder: tempfile::TempDir,
+}
+
+impl Device {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        std::fs::write(&image, content(512 * BLOCK)).unwrap();
+        Self::of(&image, folder)
+    }
+
+    fn of(media: &Path, folder: tempfile::TempDir) -> Self {
+        let may_end = Arc::new(AtomicBool::new(false));
+        let subsystem = Subsystem::new(SubsystemConfig {
+            name: NAME.to_owned(),
+            serial: "BE0".to_owned(),
+            media: BlockMedia::open(media).unwrap(),
+            memory_bytes: 8 << 20,
+            programs: vec![Arc::new(Sum), Arc::new(Wait(Arc::clone(&may_end)))],
+        });
+        let config = TargetConfig {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            advertise: None,
+            cores: 2,
+        };
+        let target = Target::start(&config, subsystem).unwrap();
+        Self { target, may_end, _folder: folder }
+    }
+
+    fn at(&self) -> SocketAddr {
+        self.target.address()
+    }
+
+    fn queues(&self, wish: Wish) -> (Queue, Queue) {
+        let (admin, id) = Queue::admin(self.at(), wish, NAME);
+        let io = Queue::io(self.at(), wish, id, 1);
+        (admin, io)
+    }
+}
+
+fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|i| u8::try_from(i * 7 / 3 % 251).unwrap()).collect()
+}
+
+fn eventually(what: &str, is: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_host_finds_three_namespaces() {
+    let device = Device::new();
+    let (mut admin, _) = Queue::admin(device.at(), Wish::PLAIN, NAME);
+    let get = |offset, wide| Fabrics::PropertyGet { offset, wide }.entry();
+    assert_eq!(admin.run(get(0x1c, Wide::No), &[]).0.result, 1);
+    let capabilities = admin.run(get(0, Wide::Yes), &[]).0.result;
+    assert_eq!((capabilities >> 43 & 1, capabilities & 0xffff), (1, 1023));
+
+    let own =
+        Controller::of(&admin.identify(Identify::of(Identify::CONTROLLER, 0)).unwrap());
+    assert_eq!(
+        (own.subsystem.as_str(), own.serial.as_str(), own.transfer),
+        (NAME, "BE0", 8)
+    );
+    let active = admin.identify(Identify::of(Identify::ACTIVE, 0)).unwrap();
+    assert_eq!(of_active(&active), [1, 2, 3]);
+    for (nsid, set) in [(1, Set::Nvm), (2, Set::Memory), (3, Set::Programs)] {
+        let own = admin.identify(Identify::of(Identify::DESCRIPTORS, nsid)).unwrap();
+        assert_eq!(set_of(&own), Some(set));
+        let ready = admin.identify(Identify::of(Identify::INDEPENDENT, nsid)).unwrap();
+        assert_eq!(ready[14], 1);
+        let log = LogRequest { set: set.id(), ..LogRequest::of(Log::Effects, 4096) };
+        let (cqe, effects) = admin.run(Admin::GetLog(log).entry(0, transport(4096)), &[]);
+        assert_eq!(cqe.status, Status::SUCCESS);
+        assert!(Effects::has_io(&effects.try_into().unwrap(), 0x01));
+    }
+    let blocks = admin.identify(Identify::of(Identify::NAMESPACE, 1)).unwrap();
+    let blocks = BlockNamespace::of(&blocks);
+    assert_eq!((blocks.n_blocks, blocks.block_bytes), (512, 4096));
+    let memory =
+        admin.identify(Identify::of(Identify::OF_SET, 2).in_set(Set::Memory)).unwrap();
+    assert_eq!(MemoryNamespace::of(&memory).bytes, 8 << 20);
+    for (structure, nsid) in [(Identify::NAMESPACE, 2), (Identify::DESCRIPTORS, 9)] {
+        let refused = admin.identify(Identify::of(structure, nsid));
+        assert_eq!(refused.unwrap_err(), Status::INVALID_NAMESPACE);
+    }
+    assert_eq!(admin.identify(Identify::of(0x55, 1)).unwrap_err(), Status::INVALID_FIELD);
+}
+
+#[test]
+fn discovery_tells_where_the_subsystem_is() {
+    let device = Device::new();
+    let name = "nqn.2014-08.org.nvmexpress.discovery";
+    let (mut admin, _) = Queue::admin(device.at(), Wish::PLAIN, name);
+    let log = LogRequest::of(Log::Discovery, 2048);
+    let (cqe, data) = admin.run(Admin::GetLog(log).entry(0, transport(2048)), &[]);
+    assert_eq!(cqe.status, Status::SUCCESS);
+    let found = of_discovered(&data);
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].name.as_str(), found[0].port), (NAME, device.at().port()));
+    assert_eq!(found[0].address, "127.0.0.1");
+}
+
+#[test]
+fn blocks_are_read_and_written_with_and_without_digests() {
+    for digests in [Digest::Off, Digest::On] {
+        for alignment in [0, 7] {
+            let device = Device::new();
+            let wish = Wish { digests, alignment, ..Wish::PLAIN };
+            let (_admin, mut io) = device.queues(wish);
+            let expected = content(512 * BLOCK);
+            let read = |first: u64, n: u32| {
+                Blocks::Read { first, n_blocks: n }
+                    .entry(1, transport(n as usize * BLOCK))
+            };
+            for (first, n) in [(0_usize, 1_u32), (3, 8), (100, 256), (511, 1)] {
+                let (cqe, data) = io.run(read(first as u64, n), &[]);
+                assert_eq!(cqe.status, Status::SUCCESS);
+                assert!(data == expected[first * BLOCK..][..n as usize * BLOCK]);
+            }
+            // Once in the capsule, once in PDUs of their own.
+            let own = vec![0xab; BLOCK];
+            for (first, place) in [
+                (7, Data::InCapsule { offset: 0, length: 4096 }),
+                (8, Data::Transport { length: 4096 }),
+            ] {
+                let write = Blocks::Write { first, n_blocks: 1 }.entry(1, place);
+                assert_eq!(io.run(write, &own).0.status, Status::SUCCESS);
+                assert_eq!(io.run(read(first, 1), &[]).1, own);
+            }
+            assert_eq!(io.run(read(512, 1), &[]).0.status, Status::LBA_OUT_OF_RANGE);
+            assert_eq!(io.run(read(u64::MAX, 2), &[]).0.status, Status::LBA_OUT_OF_RANGE);
+            let short = Blocks::Read { first: 0, n_blocks: 2 }.entry(1, transport(BLOCK));
+            assert_eq!(io.run(short, &[]).0.status, Status::DATA_SGL_LENGTH);
+        }
+    }
+}
+
+#[test]
+fn files_of_a_folder_are_blocks_that_are_only_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    std::fs::create_dir_all(data.join("b")).unwrap();
+    std::fs::write(data.join("a"), content(5000)).unwrap();
+    std::fs::write(data.join("b/c"), content(100)).unwrap();
+    let device = Device::of(&data, folder);
+    let (_admin, mut io) = device.queues(Wish::PLAIN);
+    let read = Blocks::Read { first: 0, n_blocks: 3 }.entry(1, transport(3 * BLOCK));
+    let (cqe, read) = io.run(read, &[]);
+    assert_eq!(cqe.status, Status::SUCCESS);
+    assert_eq!(read[..5000], content(5000));
+    assert!(read[5000..2 * BLOCK].iter().all(|byte| *byte == 0));
+    assert_eq!(read[2 * BLOCK..][..100], content(100));
+    let write = Blocks::Write { first: 0, n_blocks: 1 }.entry(1, transport(BLOCK));
+    assert_eq!(io.run(write, &[0; BLOCK]).0.status, Status::READ_ONLY);
+}
+
+/// Carries out a command to memory, and says its status and what it read.
+fn memory(io: &mut Queue, command: Memory, data: &[u8]) -> (Status, Vec<u8>) {
+    let n = if let Memory::Read { bytes, .. } = command {
+        bytes as usize
+    } else {
+        data.len()
+    };
+    let (cqe, read) = io.run(command.entry(2, transport(n)), data);
+    (cqe.status, read)
+}
+
+fn block(first: u64, n_blocks: u32) -> BlockSource {
+    BlockSource { nsid: 1, first, n_blocks, fast_only: FastOnly::No }
+}
+
+fn bytes(from: u64, bytes: u32) -> ByteSource {
+    ByteSource { nsid: 2, from, bytes, fast_only: FastOnly::No }
+}
+
+fn copy(bytes: u64, to: u64, n_sources: u32, format: SourceFormat) -> Memory {
+    Memory::Copy { bytes, to, n_sources, format }
+}
+
+#[test]
+fn memory_is_written_read_and_filled() {
+    let device = Device::new();
+    let (_admin, mut io) = device.queues(Wish::PLAIN);
+    let big = content(1 << 20);
+    let whole = u32::try_from(big.len()).unwrap();
+    assert_eq!(
+        memory(&mut io, Memory::Write { to: 4096, bytes: whole }, &big).0,
+        Status::SUCCESS
+    );
+    assert!(memory(&mut io, Memory::Read { from: 4096, bytes: whole }, &[]).1 == big);
+    assert_eq!(
+        memory(&mut io, Memory::Fill { from: 4100, bytes: 8 }, &[]).0,
+        Status::SUCCESS
+    );
+    let read = memory(&mut io, Memory::Read { from: 4096, bytes: 16 }, &[]).1;
+    assert_eq!(read[..4], big[..4]);
+    assert_eq!(read[4..12], [0; 8]);
+    // Nothing is no error, and what is not there or not aligned is one.
+    assert_eq!(
+        memory(&mut io, Memory::Read { from: 0, bytes: 0 }, &[]).0,
+        Status::SUCCESS
+    );
+    for (from, bytes) in [(2, 4), (0, 3), (8 << 20, 4), (u64::MAX - 3, 4)] {
+        let refused = memory(&mut io, Memory::Read { from, bytes }, &[]);
+        assert_eq!(refused.0, Status::INVALID_FIELD, "{from} {bytes}");
+    }
+}
+
+#[test]
+fn blocks_and_bytes_are_copied() {
+    let device = Device::new();
+    let (_admin, mut io) = device.queues(Wish::PLAIN);
+    // Two runs of blocks, then a part of them.
+    let sources = [block(2, 3).bytes(), block(300, 1).bytes()].concat();
+    let copy =
+        |bytes, to, n_sources, format| Memory::Copy { bytes, to, n_sources, format };
+    let command = copy(4 * BLOCK as u64, 1 << 16, 2, SourceFormat::Blocks2);
+    assert_eq!(memory(&mut io, command, &sources).0, Status::SUCCESS);
+    let read = memory(&mut io, Memory::Read { from: 1 << 16, bytes: 16_384 }, &[]).1;
+    let expected = content(512 * BLOCK);
+    assert!(read[..3 * BLOCK] == expected[2 * BLOCK..5 * BLOCK]);
+    assert!(read[3 * BLOCK..] == expected[300 * BLOCK..301 * BLOCK]);
+    let bytes =
+        |from, bytes| ByteSource { nsid: 2, from, bytes, fast_only: FastOnly::No };
+    let command = copy(BLOCK as u64, 1 << 20, 1, SourceFormat::Bytes);
+    assert_eq!(
+        memory(&mut io, command, &bytes(1 << 16, 4096).bytes()).0,
+        Status::SUCCESS
+    );
+    let read = memory(&mut io, Memory::Read { from: 1 << 20, bytes: 4096 }, &[]).1;
+    assert!(read == expected[2 * BLOCK..3 * BLOCK]);
+
+    // Back to blocks: NVM Copy from memory.
+    let command = Blocks::Copy(CopyToBlocks {
+        first: 9,
+        n_sources: 1,
+        format: SourceFormat::Bytes,
+    });
+    let source = bytes(1 << 20, 4096).bytes();
+    assert_eq!(
+        io.run(command.entry(1, transport(32)), &source).0.status,
+        Status::SUCCESS
+    );
+    let read = Blocks::Read { first: 9, n_blocks: 1 }.entry(1, transport(BLOCK));
+    assert!(io.run(read, &[]).1 == expected[2 * BLOCK..3 * BLOCK]);
+}
+
+#[test]
+fn wrong_copies_are_refused_with_their_status() {
+    let device = Device::new();
+    let (_admin, mut io) = device.queues(Wish::PLAIN);
+    // A wrong sum, a wrong source, an overlap, and one that must be fast.
+    let fast = BlockSource { fast_only: FastOnly::Yes, ..block(0, 1) };
+    for (command, data, status) in [
+        (
+            copy(8192, 0, 1, SourceFormat::Blocks2),
+            block(0, 1).bytes(),
+            Status::INVALID_FIELD,
+        ),
+        (
+            copy(4096, 0, 1, SourceFormat::Blocks3),
+            BlockSource { nsid: 2, ..block(0, 1) }.bytes(),
+            Status::INCOMPATIBLE_NAMESPACE,
+        ),
+        (
+            copy(4096, 0, 1, SourceFormat::Bytes),
+            bytes(4092, 4096).bytes(),
+            Status::OVERLAPPING_IO,
+        ),
+        (copy(4096, 0, 1, SourceFormat::Blocks2), fast.bytes(), Status::FAST_COPY),
+        (
+            copy(4096, 0, 1, SourceFormat::Blocks2),
+            block(512, 1).bytes(),
+            Status::LBA_OUT_OF_RANGE,
+        ),
+        (
+            copy(4096, 0, 2, SourceFormat::Blocks2),
+            block(0, 1).bytes(),
+            Status::DATA_SGL_LENGTH,
+        ),
+    ] {
+        assert_eq!(memory(&mut io, command, &data).0, status, "{command:?}");
+    }
+}
+
+/// Has a set of ranges made, and says its number.
+fn range_set(admin: &mut Queue, ranges: &[MemoryRange]) -> Result<u16, Status> {
+    let data: Vec<u8> = ranges.iter().flat_map(MemoryRange::bytes).collect();
+    let n_ranges = u8::try_from(ranges.len()).unwrap();
+    let command = Admin::RangeSets(RangeSets::Create { n_ranges, set: 0 });
+    let (cqe, _) = admin.run(command.entry(3, transport(data.len())), &data);
+    match cqe.status {
+        Status::SUCCESS => Ok(u16::try_from(cqe.result).unwrap()),
+        status => Err(status),
+    }
+}
+
+fn range(from: u64, bytes: u32) -> MemoryRange {
+    MemoryRange { nsid: 2, from, bytes }
+}
+
+fn execute(program: u16, range_set: u16) -> Sqe {
+    let command = Execute {
+        program,
+        range_set,
+        n_ranges: 0,
+        data_bytes: 0,
+        parameter_1: 0x1_0000_0002,
+        parameter_2: 0,
+    };
+    command.entry(3, Data::NONE)
+}
+
+#[test]
+fn a_program_runs_on_ranges_of_memory() {
+    let device = Device::new();
+    let (mut admin, mut io) = device.queues(Wish::PLAIN);
+    let data = content(1000);
+    let write = Memory::Write { to: 0, bytes: 1000 }.entry(2, transport(1000));
+    assert_eq!(io.run(write, &data).0.status, Status::SUCCESS);
+    let set = range_set(&mut admin, &[range(0, 1000), range(4096, 8)]).unwrap();
+    let (cqe, _) = io.run(execute(0, set), &[]);
+    assert_eq!((cqe.status, cqe.result), (Status::SUCCESS, 0x1_0000_0002));
+    let read = Memory::Read { from: 4096, bytes: 8 }.entry(2, transport(8));
+    let sum = u64::from_le_bytes(io.run(read, &[]).1.try_into().unwrap());
+    assert_eq!(sum, data.iter().map(|byte| u64::from(*byte)).sum::<u64>());
+    let delete = |set| Admin::RangeSets(RangeSets::Delete { set }).entry(3, Data::NONE);
+    assert_eq!(admin.run(delete(set), &[]).0.status, Status::SUCCESS);
+    assert_eq!(admin.run(delete(set), &[]).0.status, Status::RANGE_SET_ID);
+    assert_eq!(io.run(execute(0, set), &[]).0.status, Status::RANGE_SET_ID);
+    assert_eq!(io.run(execute(5, 0), &[]).0.status, Status::NO_PROGRAM);
+    assert_eq!(io.run(execute(99, 0), &[]).0.status, Status::PROGRAM_INDEX);
+}
+
+#[test]
+fn wrong_ranges_are_refused_with_their_status() {
+    let device = Device::new();
+    let (mut admin, _io) = device.queues(Wish::PLAIN);
+    let elsewhere = MemoryRange { nsid: 1, from: 0, bytes: 4 };
+    let _kept = range_set(&mut admin, &[range(0, 100)]).unwrap();
+    for (ranges, status) in [
+        (vec![], Status::TOO_MANY_RANGES),
+        (vec![range(4096, 4); 17], Status::TOO_MANY_RANGES),
+        (vec![elsewhere], Status::MEMORY_NAMESPACE),
+        (vec![range(4097, 4)], Status::RANGE_SET),
+        (vec![range(8 << 20, 4)], Status::RANGE_SET),
+        (vec![range(4096, 8), range(4100, 8)], Status::OVERLAPPING_RANGES),
+        (vec![range(96, 8)], Status::OVERLAPPING_RANGES),
+    ] {
+        assert_eq!(range_set(&mut admin, &ranges).unwrap_err(), status, "{ranges:?}");
+    }
+}
+
+/// Reads and keep-alives go on while a program runs, and what it uses cannot be taken away.
+#[test]
+fn a_slow_program_holds_up_nobody_and_keeps_what_it_uses() {
+    let device = Device::new();
+    let (mut admin, mut io) = device.queues(Wish::PLAIN);
+    let set = range_set(&mut admin, &[range(0, 8)]).unwrap();
+    let slow = io.send(execute(1, set), &[]);
+    let read = Blocks::Read { first: 0, n_blocks: 1 }.entry(1, transport(BLOCK));
+    assert_eq!(io.run(read, &[]).0.status, Status::SUCCESS);
+    assert_eq!(
+        admin.run(Admin::KeepAlive.entry(0, Data::NONE), &[]).0.status,
+        Status::SUCCESS
+    );
+    let delete = Admin::RangeSets(RangeSets::Delete { set }).entry(3, Data::NONE);
+    assert_eq!(admin.run(delete, &[]).0.status, Status::RANGE_SET_IN_USE);
+    let off =
+        Admin::Activation { program: 1, active: Activate::Off }.entry(3, Data::NONE);
+    assert_eq!(admin.run(off, &[]).0.status, Status::PROGRAM_IN_USE);
+    device.may_end.store(true, Ordering::Release);
+    let (cqe, _) = io.complete(slow, &[]);
+    assert_eq!((cqe.status, cqe.result), (Status::SUCCESS, u64::MAX));
+    assert_eq!(admin.run(delete, &[]).0.status, Status::SUCCESS);
+    eventually("the program is free", || true);
+    assert_eq!(admin.run(off, &[]).0.status, Status::SUCCESS);
+    assert_eq!(io.run(execute(1, 0), &[]).0.status, Status::NOT_ACTIVATED);
+}
+
+#[test]
+fn what_a_host_made_ends_with_its_controller() {
+    let device = Device::new();
+    let (mut admin, mut io) = device.queues(Wish::PLAIN);
+    range_set(&mut admin, &[range(0, 8)]).unwrap();
+    let _slow = io.send(execute(1, 0), &[]);
+    // The admin queue ends in the middle of an execution: the I/O queue goes with it.
+    drop(admin);
+    assert!(io.is_closed());
+    device.may_end.store(true, Ordering::Release);
+    eventually("all is free", || device.target.in_use() == (0, 0));
+    let (mut admin, _io) = device.queues(Wish::PLAIN);
+    range_set(&mut admin, &[range(0, 8)]).unwrap();
+}
+
+#[test]
+fn a_silent_host_is_given_up() {
+    let device = Device::new();
+    let wish = Wish { keep_alive_ms: 100, ..Wish::PLAIN };
+    let (mut admin, mut io) = device.queues(wish);
+    assert!(admin.is_closed());
+    assert!(io.is_closed());
+    eventually("all is free", || device.target.in_use() == (0, 0));
+}
+
+#[test]
+fn hosts_do_not_take_each_others_controllers() {
+    let device = Device::new();
+    let (_admin, id) = Queue::admin(device.at(), Wish::PLAIN, NAME);
+    let mut other = Queue::open(device.at(), Wish::PLAIN);
+    let wish = Wish { host: 8, ..Wish::PLAIN };
+    let (cqe, _) = other.connect((1, 31), wish, id, NAME);
+    assert_eq!(cqe.status, Status::CONNECT_HOST);
+    let (cqe, _) = other.connect((1, 31), wish, 999, NAME);
+    assert_eq!(cqe.status, Status::CONNECT_PARAMETER);
+    let (cqe, _) = other.connect((0, 31), wish, ConnectData::NEW, "nqn.elsewhere");
+    assert_eq!(cqe.status, Status::CONNECT_PARAMETER);
+    let (mut second, other_id) = Queue::admin(device.at(), wish, NAME);
+    assert_ne!(id, other_id);
+    assert!(second.identify(Identify::of(Identify::CONTROLLER, 0)).is_ok());
+}
+
+#[test]
+fn what_may_not_come_first_is_refused() {
+    let device = Device::new();
+    let mut own = Queue::open(device.at(), Wish::PLAIN);
+    let (cqe, _) = own.run(Admin::KeepAlive.entry(0, Data::NONE), &[]);
+    assert_eq!(cqe.status, Status::COMMAND_SEQUENCE);
+    // Connected, and not yet enabled.
+    let (cqe, _) = own.connect((0, 31), Wish::PLAIN, ConnectData::NEW, NAME);
+    let id = u16::try_from(cqe.result).unwrap();
+    let (refused, _) = own.run(Admin::KeepAlive.entry(0, Data::NONE), &[]);
+    assert_eq!(refused.status, Status::COMMAND_SEQUENCE);
+    let mut io = Queue::open(device.at(), Wish::PLAIN);
+    let (refused, _) = io.connect((1, 31), Wish::PLAIN, id, NAME);
+    assert_eq!(refused.status, Status::COMMAND_SEQUENCE);
+}
+
+#[test]
+fn hostile_pdus_end_their_connection_and_no_other() {
+    let device = Device::new();
+    let (mut admin, mut io) = device.queues(Wish::PLAIN);
+    let cases: [(&str, Vec<u8>, (u16, u32)); 4] = [
+        ("of no type", vec![0x55, 0, 24, 0, 24, 0, 0, 0], (1, 0)),
+        ("of 4 GiB", vec![0x04, 0, 72, 72, 0xff, 0xff, 0xff, 0xff], (1, 4)),
+        (
+            "a second initialization",
+            {
+                let mut own = vec![0; 128];
+                (own[2], own[4]) = (128, 128);
+                own
+            },
+            (2, 0),
+        ),
+        (
+            "data that nobody asked for",
+            {
+                let mut own = vec![0; 32];
+                (own[0], own[1], own[2], own[3], own[4], own[16]) = (6, 4, 24, 24, 32, 8);
+                own
+            },
+            (4, 0),
+        ),
+    ];
+    for (what, bytes, codes) in cases {
+        let mut liar = Queue::open(device.at(), Wish::PLAIN);
+        liar.raw(&bytes);
+        assert_eq!(liar.terminated(), codes, "{what}");
+        assert!(liar.is_closed());
+    }
+    let read = Blocks::Read { first: 0, n_blocks: 1 }.entry(1, transport(BLOCK));
+    assert_eq!(io.run(read, &[]).0.status, Status::SUCCESS);
+    assert_eq!(
+        admin.run(Admin::KeepAlive.entry(0, Data::NONE), &[]).0.status,
+        Status::SUCCESS
+    );
+}
+
+/// Of lengths that lie, none gets memory: they fail before that.
+#[test]
+fn lengths_beyond_what_is_agreed_on_fail_their_command() {
+    let device = Device::new();
+    let (_admin, mut io) = device.queues(Wish::PLAIN);
+    let huge = Data::Transport { length: u32::MAX };
+    for entry in [
+        Blocks::Read { first: 0, n_blocks: 1 }.entry(1, huge),
+        Blocks::Write { first: 0, n_blocks: 1 }.entry(1, huge),
+        Memory::Write { to: 0, bytes: 4 }.entry(2, huge),
+        Sqe::new(0x02, 1).with_data(Data::InCapsule { offset: 0, length: 4096 }),
+        Sqe::new(0x01, 1).with_data(Data::InCapsule { offset: u64::MAX, length: 4096 }),
+        Sqe::new(0x77, 1),
+        Sqe::new(0x02, 77),
+    ] {
+        assert_ne!(io.run(entry, &[]).0.status, Status::SUCCESS, "{entry:?}");
+    }
+    let read = Blocks::Read { first: 0, n_blocks: 1 }.entry(1, transport(BLOCK));
+    assert_eq!(io.run(read, &[]).0.status, Status::SUCCESS);
+}
+
+#[test]
+fn programs_of_a_type_without_a_runtime_are_not_loaded() {
+    let device = Device::new();
+    let (mut admin, _io) = device.queues(Wish::PLAIN);
+    let load = |program, from, bytes| ProgramLoad::Load {
+        program,
+        kind: 0xc0,
+        size: 8,
+        id: 0,
+        id_kind: 0,
+        bytes,
+        from,
+    };
+    for (command, status) in [
+        (load(5, 0, 4), Status::PROGRAM_TYPE),
+        (load(0, 0, 4), Status::NOT_DOWNLOADABLE),
+        (load(99, 0, 4), Status::PROGRAM_INDEX),
+        (load(5, 4, 4), Status::PROGRAM_INDEX),
+        (load(5, 0, 0), Status::INVALID_FIELD),
+        (ProgramLoad::Unload { program: 5 }, Status::NO_PROGRAM),
+        (ProgramLoad::Unload { program: 0 }, Status::NOT_DOWNLOADABLE),
+    ] {
+        let entry = Admin::Program(command).entry(3, transport(4));
+        assert_eq!(admin.run(entry, &[0; 4]).0.status, status, "{command:?}");
+    }
+}
+
+#[test]
+fn features_and_logs_are_those_that_hosts_ask_for() {
+    let device = Device::new();
+    let (mut admin, _io) = device.queues(Wish::PLAIN);
+    let set = |feature, value| Admin::SetFeature { feature, value }.entry(0, Data::NONE);
+    let (cqe, _) = admin.run(set(Feature::Queues, 0), &[]);
+    assert_eq!((cqe.status, cqe.result), (Status::SUCCESS, 63 << 16 | 63));
+    assert_eq!(
+        admin.run(set(Feature::Other(0x77), 0), &[]).0.status,
+        Status::INVALID_FIELD
+    );
+    for log in [Log::Supported, Log::Errors, Log::Smart, Log::Firmware, Log::Power] {
+        let entry = Admin::GetLog(LogRequest::of(log, 64)).entry(0, transport(64));
+        let (cqe, data) = admin.run(entry, &[]);
+        assert_eq!((cqe.status, data.len()), (Status::SUCCESS, 64), "{log:?}");
+    }
+    let list = LogRequest { nsid: 3, ..LogRequest::of(Log::Programs, 1024) };
+    let (cqe, data) = admin.run(Admin::GetLog(list).entry(3, transport(1024)), &[]);
+    assert_eq!(cqe.status, Status::SUCCESS);
+    // Two of the device's own, active, and an index that is free.
+    assert_eq!((data[0], data[64], data[128]), (0b00_1110, 0b00_1110, 0));
+    let beyond = LogRequest { from: 1 << 20, ..LogRequest::of(Log::Smart, 64) };
+    let (cqe, _) = admin.run(Admin::GetLog(beyond).entry(0, transport(64)), &[]);
+    assert_eq!(cqe.status, Status::INVALID_FIELD);
+    // Events are awaited, as many as there may be.
+    for _ in 0..4 {
+        admin.send(Admin::AwaitEvent.entry(0, Data::NONE), &[]);
+    }
+    let refused = admin.run(Admin::AwaitEvent.entry(0, Data::NONE), &[]);
+    assert_eq!(refused.0.status, Status::EVENT_LIMIT);
+}
