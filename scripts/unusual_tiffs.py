@@ -49,7 +49,7 @@ def plain(width, height, photometric, n_samples, bits=8):
     }
 
 
-def ycbcr(factors, *, tile=None, studio=False):
+def ycbcr(factors, *, tile=None, studio=False, planes=None):
     """Deflated YCbCr of which several pixels share the chroma."""
     (h, v), (width, height) = factors, (21, 19)
     draw = random.Random(f"{factors} {tile}")
@@ -62,6 +62,8 @@ def ycbcr(factors, *, tile=None, studio=False):
         parts.append(zlib.compress(draw.randbytes(n_blocks * (h * v + 2))))
     tags = plain(width, height, 6, 3) | {259: (SHORT, [8]), 530: (SHORT, [h, v])}
     tags |= {322: (SHORT, [tile]), 323: (SHORT, [tile])} if tile else {278: (SHORT, [rows])}
+    if planes is not None:
+        tags[284] = (SHORT, [planes])
     if studio:
         tags[529] = (RATIONAL, [(2126, 10000), (7152, 10000), (722, 10000)])
         tags[532] = (RATIONAL, [(n, 1) for n in (16, 235, 128, 240, 128, 240)])
@@ -128,6 +130,7 @@ def all_of_them(image):
         for h, v in [(1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), (1, 2)]
     )
     yield "ycbcr22-tiled", ycbcr((2, 2), tile=16, studio=True)
+    yield "ycbcr22-no-planes", ycbcr((2, 2), planes=0)
     yield "ycbcr21-studio", ycbcr((2, 1), studio=True)
     yield "old-jpeg", old_jpeg(image, in_tables=False)
     yield "old-jpeg-tables", old_jpeg(image, in_tables=True)

@@ -156,7 +156,8 @@ impl BlockSource {
         let BlockCacheStats { folder, bytes, limit_bytes, records, off, .. } =
             self.stats();
         let free = free_bytes_near(Path::new(&folder));
-        let free = free.map_or("unknown".to_owned(), |free| format!("{} MiB", free >> 20));
+        let free =
+            free.map_or("unknown".to_owned(), |free| format!("{} MiB", free >> 20));
         let growth = match off {
             Some(why) => format!("nothing is added: {why}"),
             None => format!("grows to {} MiB while workers are idle", limit_bytes >> 20),

@@ -114,7 +114,8 @@ pub(super) struct Directory<'a> {
     pub(super) is_whole: bool,
     values: BTreeMap<u16, Vec<u64>>,
     reals: BTreeMap<u16, Vec<f32>>,
-    /// Tags of some compressions and colours, of a type that they should not have.
+    /// Tags of some compressions and colours that have a type that they should not have, and all that are
+    /// longer than the file.
     strange: Vec<u16>,
     xmp: &'a [u8],
     /// What JPEG-compressed strips have in common; empty where they have nothing.
@@ -170,6 +171,7 @@ impl<'a> Directory<'a> {
                 index(reader.number(here, word)?)
             };
             if n_bytes > reader.bytes.len() {
+                self.strange.push(number);
                 continue;
             }
             // A value beyond the file ends the directory.
@@ -219,7 +221,7 @@ impl<'a> Directory<'a> {
         self.reals.get(&tag).map(Vec::as_slice)
     }
 
-    /// Whether such a tag, or one of few compressions, has a type that it should not have.
+    /// Whether such a tag, or one of few compressions, has a type or a length that it should not have.
     pub(super) fn is_strange(&self, tag: u16) -> bool {
         self.strange.contains(&tag) || self.odd == Some(tag)
     }

@@ -129,8 +129,10 @@ impl Kind {
             file: directory.order,
         };
         if key.photometric == 6 && !is_raw {
+            let is_one_plane = matches!(directory.one(tag::PLANAR), None | Some(1))
+                && !directory.is_strange(tag::PLANAR);
             let is_plain =
-                format == 1 && bits == [8; 3] && extra.is_empty() && !is_planar;
+                format == 1 && bits == [8; 3] && extra.is_empty() && is_one_plane;
             if !is_plain || one(tag::PREDICTOR, 1) != 1 {
                 return Err(unsupported("unusual compressed YCbCr"));
             }
