@@ -1,11 +1,12 @@
 """What pip calls to build the Python package from source (PEP 517).
 
-It is maturin, and before it `scripts/build-programs`: a wheel also carries the three programs, with
-their man pages and completions. `scripts/build-wheel` is for people; this is for `pip install .`,
+It is maturin, and before it `scripts/build-programs`: a wheel also carries man pages and completions
+of the three programs, which the programs themselves write. `scripts/build-wheel` is for people; this is for `pip install .`,
 `python -m build` and source distributions.
 """
 
 import os
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -25,11 +26,14 @@ __all__ = [
 ROOT = Path(__file__).resolve().parent.parent
 # pyproject.toml names this folder; maturin refuses to do anything without it.
 DATA = ROOT / "target/python/data"
+PROGRAMS = ROOT / "target/python/programs"
 LEFT_OUT = [":!.ci", ":!.github", ":!fuzz", ":!tests/bad"]
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    subprocess.run([ROOT / "scripts/build-programs", DATA], check=True)
+    subprocess.run([ROOT / "scripts/build-programs", PROGRAMS], check=True)
+    shutil.rmtree(DATA, ignore_errors=True)
+    shutil.copytree(PROGRAMS / "share", DATA / "data/share")
     return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
 
 

@@ -7,8 +7,8 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the entry point")]
 
+use std::ffi::OsString;
 use std::io::Write;
-use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -128,23 +128,24 @@ pub fn command() -> Command {
     Args::command()
 }
 
-/// Serves as the arguments of this process say, until its host or a signal ends it. Blocks.
+/// Serves as `args` say, of which the first is the program's name, until its host or a signal ends it;
+/// returns the exit status. Blocks, and ends the process where arguments are wrong.
 #[must_use]
-pub fn main() -> ExitCode {
-    let args = Args::parse();
+pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
+    let args = Args::parse_from(args);
     let device = match preset::load(&args.preset) {
         Ok(device) => device,
         Err(error) => {
             eprintln!("error: {error}");
             let is_unknown = matches!(error, PresetError::Unknown { .. });
-            return ExitCode::from(if is_unknown { 2 } else { 1 });
+            return if is_unknown { 2 } else { 1 };
         }
     };
     match run(&args, device) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            1
         }
     }
 }

@@ -70,7 +70,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("capi", &["core", "runtime"]),
-    ("python", &["core", "runtime"]),
+    ("python", &["core", "runtime", "agent", "cli", "firmware-sim"]),
     ("bothends", &["core", "runtime", "agent", "cli", "firmware-sim"]),
     ("long-link", &[]), // a program of the tests
 ];

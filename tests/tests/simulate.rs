@@ -257,7 +257,12 @@ fn doctor_measures_and_plan_answers() -> Result<()> {
         text(&output).contains("images/s from sim:newport (modelled: "),
         "{output:?}"
     );
+    assert!(text(&output).contains("\nblock cache "), "{output:?}");
     let json: Value = serde_json::from_str(&std::fs::read_to_string(&path)?)?;
+    let cache = json["data"]["block_cache"].as_str().unwrap();
+    for part in [": 0 of these images in 0 MiB, ", "nothing is added: "] {
+        assert!(cache.contains(part), "{cache}");
+    }
     assert_eq!(json["data"]["batch_size"], 8);
     assert_eq!(json["data"]["sample_bytes"], 224 * 224 * 3);
     assert_eq!(json["host"].as_array().unwrap().len(), 1);

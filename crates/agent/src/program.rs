@@ -11,9 +11,9 @@ mod metrics;
 mod reload;
 mod sandbox;
 
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -150,10 +150,11 @@ pub fn command() -> Command {
     Line::command()
 }
 
-/// Serves as the arguments of this process say, until a signal comes. Blocks.
+/// Serves as `args` say, of which the first is the program's name, until a signal comes; returns the
+/// exit status. Blocks, and ends the process where arguments are wrong.
 #[must_use]
-pub fn main() -> ExitCode {
-    let done = match Line::parse() {
+pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
+    let done = match Line::parse_from(args) {
         Line { other: Some(Other::Keygen { file }), .. } => keygen(&file),
         Line { serve: Some(args), .. } => run(&args),
         Line { other: None, serve: None } => {
@@ -161,10 +162,10 @@ pub fn main() -> ExitCode {
         }
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            1
         }
     }
 }

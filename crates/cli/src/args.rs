@@ -9,8 +9,10 @@ pub(crate) mod show;
 pub(crate) mod simulate;
 mod words;
 
+use std::ffi::OsString;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use bothends_runtime::PageCacheUse;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -34,6 +36,8 @@ Examples:
   bothends run --data /data/train --recipe imagenet-train
   bothends doctor --data /data/train
   bothends run --help";
+
+static TYPED: OnceLock<String> = OnceLock::new();
 
 const DOCTOR_EXAMPLES: &str = "\
 Examples:
@@ -81,10 +85,17 @@ impl Args {
     }
 }
 
-/// Reads the command line.
-pub(crate) fn parse() -> Result<Args, clap::Error> {
+/// The command line as it was typed, for what is recorded of a run.
+pub(crate) fn typed() -> &'static str {
+    TYPED.get().map_or("", String::as_str)
+}
+
+/// Reads the command line, once in a process.
+pub(crate) fn parse(line: Vec<OsString>) -> Result<Args, clap::Error> {
+    let words: Vec<_> = line.iter().map(|word| word.to_string_lossy()).collect();
+    TYPED.get_or_init(|| words.join(" "));
     let mut command = negative(Args::command());
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = command.try_get_matches_from_mut(line)?;
     Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 

@@ -17,7 +17,7 @@ mod signals;
 mod typed;
 mod watch;
 
-use std::process::ExitCode;
+use std::ffi::OsString;
 
 use clap::Command;
 use clap::error::ErrorKind;
@@ -25,48 +25,48 @@ use clap::error::ErrorKind;
 use failed::Failed;
 use flags::one_line;
 
-/// Does what the arguments of this process say. `beside` describes the programs that are installed
-/// with this one, for completions and man pages.
+/// Does what `args` say, of which the first is the program's name, and returns the exit status. `beside`
+/// describes the programs that are installed with this one, for completions and man pages.
 #[must_use]
-pub fn main(beside: &[Command]) -> ExitCode {
-    let args = match args::parse() {
+pub fn main(args: Vec<OsString>, beside: &[Command]) -> u8 {
+    let args = match args::parse(args) {
         Ok(args) => args,
         Err(error) => return misread(&error),
     };
     say::set_talk(args.talk());
     match commands::run(&args.command, beside) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(Failed::Arguments(why)) => {
             say::error(&why);
-            ExitCode::from(2)
+            2
         }
         Err(Failed::Run(error)) => {
             say::error(&one_line(&error));
-            ExitCode::FAILURE
+            1
         }
         Err(Failed::Stopped { signal, where_to }) => {
             say::ending(&format!("stopped by {}: {where_to}", signal.name()));
-            ExitCode::from(signal.status())
+            signal.status()
         }
     }
 }
 
 /// Help, version, and the usage of a command that lacks arguments, as clap prints them; a wrong
 /// argument on one line.
-fn misread(error: &clap::Error) -> ExitCode {
+fn misread(error: &clap::Error) -> u8 {
     let rendered = error.render();
     #[expect(clippy::wildcard_enum_match_arm, reason = "the others are wrong arguments")]
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             say::help(&rendered);
-            return ExitCode::SUCCESS;
+            return 0;
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
         | ErrorKind::MissingSubcommand
         | ErrorKind::MissingRequiredArgument => say::usage(&rendered),
         _ => say::error(&in_one_line(&rendered.to_string())),
     }
-    ExitCode::from(2)
+    2
 }
 
 /// A complaint of clap's without its usage: what is wrong, and what was meant.

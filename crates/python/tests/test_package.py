@@ -3,15 +3,19 @@ its types."""
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
+import time
 import zipfile
 from pathlib import Path
+from typing import BinaryIO
 
 import bothends
 import pytest
@@ -48,7 +52,8 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path
         archive.extractall(folder)
     files = [path for path in folder.rglob("*") if path.is_file()]
     found = [path for path in files if path.read_bytes()[:4] == b"\x7fELF"]
-    assert sorted(path.name for path in found) == ["_native.abi3.so", "bothends"]
+    # The code of the commands is in it, too.
+    assert [path.name for path in found] == ["_native.abi3.so"]
     return found
 
 
@@ -104,13 +109,51 @@ def test_versions_are_one() -> None:
     assert installed == bothends.__version__
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_commands_run(command: str) -> None:
+def installed(command: str) -> Path:
     program = Path(sysconfig.get_path("scripts")) / command
     if not program.exists():
         pytest.skip("the package is not installed, only on the path")
+    return program
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_run(command: str) -> None:
+    program = installed(command)
     out = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
     assert out.stdout.strip() == f"{command} {bothends.__version__}"
+    wrong = subprocess.run([program, "--wrong"], capture_output=True, text=True)
+    assert wrong.returncode == 2 and "--wrong" in wrong.stderr
+
+
+def test_the_package_is_a_command() -> None:
+    line = [sys.executable, "-m", "bothends", "completions", "bash"]
+    out = subprocess.run(line, check=True, capture_output=True, text=True)
+    assert "_bothends" in out.stdout and out.stdout.endswith("\n"), "it is printed to its end"
+
+
+def test_ctrl_c_ends_a_command_at_once(tmp_path: Path) -> None:
+    """Python's own handler would wait for its interpreter, which does not run any more."""
+    events = tmp_path / "events"
+    os.mkfifo(events)
+    line = [installed("bothends"), "report", events, tmp_path / "report.html"]
+    with subprocess.Popen(line) as process:
+        with opened_by_a_reader(events):
+            process.send_signal(signal.SIGINT)
+            try:
+                assert process.wait(timeout=60) == -signal.SIGINT
+            finally:
+                process.kill()
+
+
+def opened_by_a_reader(pipe: Path) -> BinaryIO:
+    """A pipe's other end, once somebody reads from it."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            return os.fdopen(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), "wb")
+        except OSError as error:
+            assert error.errno == errno.ENXIO and time.monotonic() < end, error
+            time.sleep(0.01)
 
 
 def test_importing_it_imports_no_framework(capsys: pytest.CaptureFixture[str]) -> None:

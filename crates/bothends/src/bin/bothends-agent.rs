@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    bothends_agent::program::main()
+    bothends_agent::program::main(std::env::args_os()).into()
 }

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    bothends_firmware_sim::program::main()
+    bothends_firmware_sim::program::main(std::env::args_os()).into()
 }

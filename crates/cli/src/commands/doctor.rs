@@ -97,13 +97,16 @@ fn find(args: &DoctorArgs) -> Result<Findings, Failed> {
     let mut alone = args.security.applied(looking(data.clone(), recipe.clone()));
     alone.batch_size = args.batch_size;
     alone.read.page_cache = args.page_cache;
+    let opened = Runtime::open(alone.clone())?;
     findings.data = Some(DataFindings {
         path: data.display().to_string(),
         about,
+        block_cache: opened.source().block_cache(),
         recipe: recipe.name().to_owned(),
         batch_size: args.batch_size,
-        sample_bytes: Runtime::open(alone.clone())?.sample_bytes(),
+        sample_bytes: opened.sample_bytes(),
     });
+    drop(opened);
     let mut bar = Bar::new();
     bar.phase("watching the machine");
     let before = watched(|| std::thread::sleep(WATCHING)).1;

@@ -5,9 +5,10 @@ use bothends_runtime::{
     DriveConfig, Ended, Machine, Observer, RunConfig, RunResult, settings,
 };
 
+use crate::args::typed;
+
 /// What is known of a run before it begins.
 pub(crate) fn header(title: &str, config: &RunConfig, how: &DriveConfig) -> Header {
-    let args: Vec<String> = std::env::args().collect();
     Header {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -15,7 +16,7 @@ pub(crate) fn header(title: &str, config: &RunConfig, how: &DriveConfig) -> Head
         note: String::new(),
         generated_images: false,
         machine: Machine::read().summary(),
-        command: args.join(" "),
+        command: typed().to_owned(),
         date: now(),
         config: settings(config, how),
     }

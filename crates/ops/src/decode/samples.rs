@@ -9,6 +9,8 @@
     reason = "bits and offsets of a pixel are constants, and lengths were checked by the caller"
 )]
 
+mod lab;
+
 use bothends_core::recipe::Size;
 
 use crate::image::Image;
@@ -49,6 +51,8 @@ pub(super) enum Samples {
         /// Where cyan, magenta, yellow and black are.
         at: [usize; 4],
     },
+    /// CIE L\*a\*b\*, with signed a\* and b\*.
+    Lab,
     /// 16 bits with blue in the lowest five, and five or six of green.
     Packed16 {
         /// Bits of green.
@@ -121,6 +125,7 @@ impl Samples {
             | Self::Premultiplied { step, .. }
             | Self::Cmyk { step, .. } => step * 8,
             Self::Packed16 { .. } => 16,
+            Self::Lab => 24,
             Self::Number(number) => number.bits(),
         }
     }
@@ -166,6 +171,11 @@ impl Samples {
                 }
             }
             Self::Number(number) => number.unpack(row, out),
+            Self::Lab => {
+                for (out, [l, a, b]) in out.iter_mut().zip(row.as_chunks::<3>().0) {
+                    *out = lab::rgb([*l, a ^ 0x80, b ^ 0x80]);
+                }
+            }
         }
     }
 }
@@ -247,7 +257,7 @@ fn unpack_bits(row: &[u8], bits: usize, table: &Table, out: &mut [[u8; 3]]) {
 }
 
 /// Takes an alpha out of a colour.
-fn divided(colour: u8, alpha: u8) -> u8 {
+pub(super) fn divided(colour: u8, alpha: u8) -> u8 {
     match alpha {
         0 => 0,
         255 => colour,

@@ -1,7 +1,7 @@
 //! The first image of a TIFF as Pillow reads it (`TiffImagePlugin.py`, `TiffDecode.c`), upright.
 //!
-//! Strips and tiles; uncompressed, PackBits, LZW and deflate with predictors, JPEG, fax (group 4); grey,
-//! palettes, RGB and CMYK of up to 32 bits. Other compressions and colours are refused by name. Pillow
+//! Strips and tiles; uncompressed, PackBits, LZW and deflate with predictors, JPEG of both kinds, fax;
+//! grey, palettes, RGB, YCbCr, Lab and CMYK of up to 32 bits. Other compressions and colours are refused by name. Pillow
 //! reads uncompressed files itself and gives all others to libtiff, and some details differ between the
 //! two; so they do here.
 
@@ -10,6 +10,8 @@ mod directory;
 mod fax;
 mod jpeg;
 mod kinds;
+mod old_jpeg;
+mod ycbcr;
 
 use bothends_core::recipe::Size;
 
@@ -17,7 +19,9 @@ use self::codecs::Codec;
 use self::directory::{Directory, SHORT, damaged, tag, unsupported};
 use self::jpeg::Expected;
 use self::kinds::{Bits, Kind};
+use self::ycbcr::YCbCr;
 use crate::decode::room::check_room;
+use crate::decode::samples::divided;
 use crate::error::{OpsError, SampleFault};
 use crate::image::{Image, check_size};
 
@@ -42,7 +46,7 @@ pub(super) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
         u64::from(side(tag::TILE_WIDTH)).saturating_mul(side(tag::TILE_HEIGHT).into());
     let mut with_tile =
         n_pixels.saturating_mul(6).saturating_add(tile.saturating_mul(16));
-    if directory.one(tag::COMPRESSION) == Some(7) {
+    if matches!(directory.one(tag::COMPRESSION), Some(6 | 7)) {
         // Four components' samples and coefficients, RGB twice, and the last strip may have more rows.
         let extra = u64::from(width).saturating_mul(EXTRA_ROWS as u64);
         let part = tile.max(n_pixels.saturating_add(extra)).saturating_mul(4 * 3 + 6);
@@ -61,7 +65,7 @@ pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
     let (Some(height), Some(width)) = (side(tag::HEIGHT), side(tag::WIDTH)) else {
         return Err(damaged("its dimensions are missing").into());
     };
-    let codec = Codec::of(&directory)?;
+    let codec = Codec::of(&directory, bytes)?;
     let kind = Kind::of(&directory, &codec)?;
     let size = check_size(height, width)?;
     check_room(size, need_bytes(bytes).1)?;
@@ -74,6 +78,10 @@ pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
     match codec {
         Codec::None => layout.uncompressed(bytes, out)?,
         Codec::Packed(_) | Codec::Jpeg(_) => layout.compressed(bytes, codec, out)?,
+        Codec::OldJpeg(jpeg) => {
+            layout.work(bytes).take(jpeg.n_bytes())?;
+            jpeg.decode(&directory, width, out.pixels_mut())?;
+        }
     }
     turn(directory.orientation(), size, out);
     Ok(())
@@ -185,8 +193,15 @@ impl Layout<'_> {
         let counts =
             if is_tiled { tag::TILE_BYTE_COUNTS } else { tag::STRIP_BYTE_COUNTS };
         let counts = self.directory.all(counts).unwrap_or_default();
-        let stride = self.kind.row_bytes(width);
+        let (_, stride) = self.kind.part_bytes(width, height);
         check_room_of_part(stride, height)?;
+        if let Some(ycbcr) = &self.kind.ycbcr {
+            ycbcr.check_rows(width)?;
+            // Pillow has a bound of its own for the room of such a part.
+            if stated.saturating_mul(self.width) > (i32::MAX / 4) as usize {
+                return Err(damaged("its strips are too large"));
+            }
+        }
         let (mut data, mut work) = (Vec::new(), self.work(bytes));
         let mut places = offsets.iter().zip(counts);
         for plane in 0..self.kind.n_planes {
@@ -208,18 +223,39 @@ impl Layout<'_> {
                     };
                     let packed = bytes.get(at..).and_then(|rest| rest.get(..len));
                     let rows = if is_tiled { height } else { part.height };
-                    let unpacked =
-                        stride.saturating_mul(rows).saturating_add(codec.overhead());
+                    let (n_bytes, _) = self.kind.part_bytes(width, rows);
+                    let unpacked = n_bytes.saturating_add(codec.overhead());
                     work.take(len.saturating_add(unpacked))?;
-                    data.resize(stride.saturating_mul(rows), 0);
+                    data.resize(n_bytes, 0);
                     let expected = Expected { width, height: rows, most_height };
                     codec.unpack(packed.ok_or(damaged(SHORT))?, expected, &mut data)?;
                     codec.undo_predictor(&mut data, stride, self.kind.sample)?;
-                    self.place(&data, stride, part, out);
+                    match &self.kind.ycbcr {
+                        Some(ycbcr) => self.place_ycbcr(ycbcr, (&data, width), part, out),
+                        None => self.place(&data, stride, part, out),
+                    }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Makes RGB of the rows of a part of which several pixels share their chroma.
+    fn place_ycbcr(
+        &self,
+        ycbcr: &YCbCr,
+        (data, width): (&[u8], usize),
+        part: Part,
+        out: &mut Image,
+    ) {
+        let rows = out.pixels_mut().chunks_exact_mut(self.width.saturating_mul(3));
+        let columns =
+            part.x.saturating_mul(3)..part.x.saturating_add(part.width).saturating_mul(3);
+        for (y, row) in rows.skip(part.y).take(part.height).enumerate() {
+            if let Some(row) = row.get_mut(columns.clone()) {
+                ycbcr.row(data, (y, width), row);
+            }
+        }
     }
 
     /// What reading the parts may take. Several may lie at the same place, and tiles may be larger than
@@ -253,8 +289,10 @@ impl Layout<'_> {
                     let values = row.chunks_exact(step).filter_map(|value| value.last());
                     let pixels = out.as_chunks_mut::<3>().0.iter_mut();
                     for (pixel, value) in pixels.zip(values) {
-                        if let Some(band) = pixel.get_mut(part.plane) {
-                            *band = *value;
+                        match pixel.get_mut(part.plane) {
+                            Some(band) => *band = *value,
+                            // The alpha, behind the colours.
+                            None => *pixel = pixel.map(|band| divided(band, *value)),
                         }
                     }
                 }

@@ -1,9 +1,10 @@
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 __version__: str
 
 def own_gpu() -> int: ...
+def run_program(name: str, args: list[str]) -> NoReturn: ...
 def without_secrets(data: str) -> str: ...
 
 class Array:

@@ -67,19 +67,17 @@ impl BlockSource {
     ) -> (Option<Self>, Option<String>) {
         let cache = size.limit_bytes().and_then(Cache::of_blocks);
         let Some(cache) = cache else { return (None, None) };
-        let place = cache.root.clone();
+        let place = there(&cache.root).map(Path::to_owned);
         let Some(cache) = BlockCache::open(root, cache, direct) else {
             return (None, None);
         };
-        // The first folder on the way that is there.
-        let there = place.ancestors().find(|folder| folder.is_dir());
         let lens = (0..table.n_samples()).map(|n| table.extent(SampleId(n)).len);
         let facts = Facts {
             data_bytes: lens.map(u64::from).sum(),
             kept_bytes: cache.stats().bytes,
             data_on: medium(root).ok(),
-            cache_on: there.and_then(|folder| medium(folder).ok()),
-            free_bytes: there.and_then(|folder| free_bytes(folder).ok()).unwrap_or(0),
+            cache_on: place.as_deref().and_then(|folder| medium(folder).ok()),
+            free_bytes: place.as_deref().and_then(free_bytes_near).unwrap_or(0),
         };
         let mut note = None;
         if let Err(why) = grows(size, &facts) {
@@ -152,6 +150,32 @@ impl BlockSource {
     pub(crate) fn stats(&self) -> BlockCacheStats {
         self.cache.stats()
     }
+
+    /// Where it is, what it holds, and whether it grows, in one line. Asks the file system.
+    pub(crate) fn summary(&self) -> String {
+        let BlockCacheStats { folder, bytes, limit_bytes, records, off, .. } =
+            self.stats();
+        let free = free_bytes_near(Path::new(&folder));
+        let free =
+            free.map_or("unknown".to_owned(), |free| format!("{} MiB", free >> 20));
+        let growth = match off {
+            Some(why) => format!("nothing is added: {why}"),
+            None => format!("grows to {} MiB while workers are idle", limit_bytes >> 20),
+        };
+        format!(
+            "{folder}: {records} of these images in {} MiB, free on that disk: {free}; {growth}",
+            bytes.div_ceil(1 << 20)
+        )
+    }
+}
+
+/// The first folder on the way to `path` that is there.
+fn there(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|folder| folder.is_dir())
+}
+
+fn free_bytes_near(path: &Path) -> Option<u64> {
+    free_bytes(there(path)?).ok()
 }
 
 /// Whether a file that was last changed then can be told from what it becomes if it changes again.

@@ -236,6 +236,13 @@ impl Source {
         self.blocks.as_ref()
     }
 
+    /// Where the block cache of these data is, what it holds and whether it grows, in one line; `None`
+    /// if they have none. Asks the file system.
+    #[must_use]
+    pub fn block_cache(&self) -> Option<String> {
+        self.blocks.as_ref().map(BlockSource::summary)
+    }
+
     /// What the block cache knows a record by, if it lies in `file`.
     pub(crate) fn exact_name(&self, sample: SampleId, file: &OpenFile) -> Name {
         Name::exactly(self.table.index_key(sample), file.age(), file.changed_ns())

@@ -67,6 +67,10 @@ pub(crate) struct MachineFindings {
 pub(crate) struct DataFindings {
     pub(crate) path: String,
     pub(crate) about: Vec<String>,
+    /// Where transcoded images are kept and whether more are; `None` for data that have no such cache,
+    /// and in files of earlier releases.
+    #[serde(default)]
+    pub(crate) block_cache: Option<String>,
     pub(crate) recipe: String,
     pub(crate) batch_size: u32,
     /// Bytes of a sample on a device's link.
@@ -154,6 +158,7 @@ impl Findings {
             return lines;
         };
         lines.extend(data.about.iter().map(|line| format!("data        {line}")));
+        lines.extend(data.block_cache.as_ref().map(|line| format!("block cache {line}")));
         lines.extend(self.host.iter().flat_map(|host| host.lines(&data.recipe)));
         lines.extend(self.job.iter().flat_map(JobFinding::lines));
         lines.extend(self.devices.iter().map(|device| device.line(&data.recipe)));

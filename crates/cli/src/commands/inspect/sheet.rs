@@ -10,7 +10,7 @@ use bothends_runtime::{Looked, RunConfig, Runtime, look};
 use bothends_samples::GenerateConfig;
 
 use super::looking;
-use crate::args::InspectArgs;
+use crate::args::{InspectArgs, typed};
 use crate::failed::Failed;
 use crate::{file, say};
 
@@ -110,11 +110,10 @@ fn note(args: &InspectArgs) -> String {
         Some(data) => format!("Samples of {}.", data.display()),
         None => "Generated, photograph-like images.".to_owned(),
     };
-    let command: Vec<String> = std::env::args().collect();
     format!(
         "{images} First the image itself, then the sample as delivered in each epoch, before \
          normalisation, with the steps that made it. Reproduce with: {}",
-        command.join(" ")
+        typed()
     )
 }
 

@@ -5,8 +5,9 @@ use weezl::{BitOrder, LzwStatus};
 
 use super::super::inflate::{End, Sink, inflate};
 use super::directory::{Bytes, Directory, SHORT, damaged, tag, unsupported};
-use super::fax::fax4;
+use super::fax::{Coding, fax3, fax4};
 use super::jpeg::{Expected, Jpeg};
+use super::old_jpeg::OldJpeg;
 use crate::error::SampleFault;
 
 /// How strips and tiles are compressed.
@@ -16,8 +17,10 @@ pub(super) enum Codec<'a> {
     None,
     /// In some way that libtiff reads.
     Packed(Packed),
-    /// Each strip or tile is a JPEG, which gives RGB.
+    /// Each strip or tile is a JPEG, which gives RGB or inks.
     Jpeg(Jpeg<'a>),
+    /// All of it is one JPEG, in a way that was given up.
+    OldJpeg(OldJpeg),
 }
 
 /// A compression, and what comes around it.
@@ -36,24 +39,31 @@ enum Method {
     PackBits,
     Lzw,
     Deflate,
+    /// Facsimile of group 3 (ITU-T T.4), black as ones.
+    Fax3(Coding),
     /// Facsimile of group 4 (ITU-T T.6), black as ones.
     Fax4,
 }
 
 impl<'a> Codec<'a> {
-    pub(super) fn of(directory: &Directory<'a>) -> Result<Self, SampleFault> {
+    pub(super) fn of(
+        directory: &Directory<'a>,
+        bytes: &[u8],
+    ) -> Result<Self, SampleFault> {
         let method = match directory.one(tag::COMPRESSION).unwrap_or(1) {
             1 => return Ok(Self::None),
-            2 | 3 => return Err(unsupported("fax-compressed (group 3)")),
-            4 if directory
-                .all(tag::BITS)
-                .is_some_and(|bits| bits.iter().any(|it| *it != 1)) =>
+            2..=4
+                if directory
+                    .all(tag::BITS)
+                    .is_some_and(|bits| bits.iter().any(|it| *it != 1)) =>
             {
                 return Err(unsupported("unusually deep fax-compressed"));
             }
+            2 => Method::Fax3(Coding::Rows),
+            3 => Method::Fax3(Coding::of(directory)?),
             4 => Method::Fax4,
             5 => Method::Lzw,
-            6 => return Err(unsupported("old-style JPEG-compressed")),
+            6 => return OldJpeg::of(directory, bytes).map(Self::OldJpeg),
             7 => return Jpeg::of(directory).map(Self::Jpeg),
             8 | 32_946 => Method::Deflate,
             32_773 => Method::PackBits,
@@ -81,7 +91,8 @@ impl<'a> Codec<'a> {
         out: &mut [u8],
     ) -> Result<(), SampleFault> {
         match self {
-            Self::None => Ok(()),
+            // Neither is unpacked by parts.
+            Self::None | Self::OldJpeg(_) => Ok(()),
             Self::Packed(packed) => packed.unpack(bytes, expected, out).map_err(damaged),
             Self::Jpeg(jpeg) => jpeg.unpack(bytes, expected, out),
         }
@@ -90,7 +101,7 @@ impl<'a> Codec<'a> {
     /// Bytes that unpacking any strip or tile reads besides it.
     pub(super) fn overhead(&self) -> usize {
         match self {
-            Self::None | Self::Packed(_) => 0,
+            Self::None | Self::Packed(_) | Self::OldJpeg(_) => 0,
             Self::Jpeg(jpeg) => jpeg.tables_bytes(),
         }
     }
@@ -144,6 +155,7 @@ impl Packed {
             Method::PackBits => pack_bits(bytes, out),
             Method::Lzw => lzw(bytes, out),
             Method::Deflate => deflate(bytes, out),
+            Method::Fax3(coding) => fax3(bytes, expected.width, coding, out),
             Method::Fax4 => fax4(bytes, expected.width, out),
         }
     }

@@ -32,10 +32,20 @@ pub(super) mod tag {
     pub(in super::super) const EXTRA_SAMPLES: u16 = 338;
     pub(in super::super) const JPEG_TABLES: u16 = 347;
     pub(in super::super) const SAMPLE_FORMAT: u16 = 339;
+    pub(in super::super) const FAX_OPTIONS: u16 = 292;
+    pub(in super::super) const JPEG_PROCESS: u16 = 512;
+    pub(in super::super) const JPEG_FILE: u16 = 513;
+    pub(in super::super) const JPEG_FILE_BYTES: u16 = 514;
+    pub(in super::super) const JPEG_RESTART: u16 = 515;
+    pub(in super::super) const JPEG_Q: u16 = 519;
+    pub(in super::super) const JPEG_DC: u16 = 520;
+    pub(in super::super) const JPEG_AC: u16 = 521;
+    pub(in super::super) const COEFFICIENTS: u16 = 529;
     pub(in super::super) const SUBSAMPLING: u16 = 530;
+    pub(in super::super) const REFERENCE: u16 = 532;
     pub(in super::super) const XMP: u16 = 700;
 
-    /// All of them but the packet, which is text, and the tables, which are bytes.
+    /// All that most files have but the packet, which is text, and the tables, which are bytes.
     pub(in super::super) const ALL: [u16; 21] = [
         WIDTH,
         HEIGHT,
@@ -59,6 +69,21 @@ pub(super) mod tag {
         SAMPLE_FORMAT,
         SUBSAMPLING,
     ];
+
+    /// Those of some compressions and colours.
+    pub(in super::super) const SOME: [u16; 8] = [
+        FAX_OPTIONS,
+        JPEG_PROCESS,
+        JPEG_FILE,
+        JPEG_FILE_BYTES,
+        JPEG_RESTART,
+        JPEG_Q,
+        JPEG_DC,
+        JPEG_AC,
+    ];
+
+    /// Those of numbers that need not be whole.
+    pub(in super::super) const REAL: [u16; 2] = [COEFFICIENTS, REFERENCE];
 }
 
 pub(super) fn damaged(why: &'static str) -> SampleFault {
@@ -88,6 +113,10 @@ pub(super) struct Directory<'a> {
     /// Whether no tag lies behind the end of the file.
     pub(super) is_whole: bool,
     values: BTreeMap<u16, Vec<u64>>,
+    reals: BTreeMap<u16, Vec<f32>>,
+    /// Tags of some compressions and colours that have a type that they should not have, and all that are
+    /// longer than the file.
+    strange: Vec<u16>,
     xmp: &'a [u8],
     /// What JPEG-compressed strips have in common; empty where they have nothing.
     pub(super) jpeg_tables: &'a [u8],
@@ -101,6 +130,8 @@ impl<'a> Directory<'a> {
             odd: None,
             is_whole: false,
             values: BTreeMap::new(),
+            reals: BTreeMap::new(),
+            strange: Vec::new(),
             xmp: &[],
             jpeg_tables: &[],
         };
@@ -140,6 +171,7 @@ impl<'a> Directory<'a> {
                 index(reader.number(here, word)?)
             };
             if n_bytes > reader.bytes.len() {
+                self.strange.push(number);
                 continue;
             }
             // A value beyond the file ends the directory.
@@ -154,8 +186,18 @@ impl<'a> Directory<'a> {
             if !is_number && tag::ALL.contains(&number) {
                 self.odd = Some(number);
             }
+            if !is_number && tag::SOME.contains(&number) {
+                self.strange.push(number);
+            }
+            if tag::REAL.contains(&number) && !self.reals.contains_key(&number) {
+                match reader.reals(value, kind) {
+                    Some(reals) => drop(self.reals.insert(number, reals)),
+                    None => self.strange.push(number),
+                }
+            }
             // Tags may overlap: none is taken that nobody asks for.
-            let is_wanted = is_number && tag::ALL.contains(&number);
+            let is_wanted =
+                is_number && (tag::ALL.contains(&number) || tag::SOME.contains(&number));
             if is_wanted && !value.is_empty() && !self.values.contains_key(&number) {
                 let numbers = value.chunks_exact(len).map(|value| reader.value(value));
                 self.values.insert(number, numbers.collect());
@@ -172,6 +214,16 @@ impl<'a> Directory<'a> {
     /// The first number of a tag.
     pub(super) fn one(&self, tag: u16) -> Option<u32> {
         self.all(tag).and_then(|all| u32::try_from(*all.first()?).ok())
+    }
+
+    /// All numbers of a tag that need not be whole.
+    pub(super) fn reals(&self, tag: u16) -> Option<&[f32]> {
+        self.reals.get(&tag).map(Vec::as_slice)
+    }
+
+    /// Whether such a tag, or one of few compressions, has a type or a length that it should not have.
+    pub(super) fn is_strange(&self, tag: u16) -> bool {
+        self.strange.contains(&tag) || self.odd == Some(tag)
     }
 
     /// 1 to 8; from the XMP packet, if no tag says it.
@@ -199,6 +251,28 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn number(&self, at: usize, len: usize) -> Option<u64> {
         self.bytes.get(at..)?.get(..len).map(|bytes| self.value(bytes))
+    }
+
+    /// Fractions and whole numbers, as libtiff takes them.
+    fn reals(&self, bytes: &[u8], kind: u64) -> Option<Vec<f32>> {
+        let whole = |bytes: &[u8]| {
+            #[expect(clippy::cast_precision_loss, reason = "as in libtiff")]
+            let value = self.value(bytes) as f32;
+            value
+        };
+        let fraction = |bytes: &[u8]| {
+            let (above, below) = bytes.split_at(4);
+            match whole(below) {
+                0.0 => 0.0,
+                below => whole(above) / below,
+            }
+        };
+        match kind {
+            3 => Some(bytes.chunks_exact(2).map(whole).collect()),
+            4 => Some(bytes.chunks_exact(4).map(whole).collect()),
+            5 => Some(bytes.chunks_exact(8).map(fraction).collect()),
+            _ => None,
+        }
     }
 
     fn value(&self, bytes: &[u8]) -> u64 {

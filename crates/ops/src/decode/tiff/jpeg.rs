@@ -12,6 +12,7 @@ use super::directory::{Directory, damaged, tag, unsupported};
 use crate::error::SampleFault;
 use crate::image::Image;
 use crate::jpeg::file::frame::{Frame, Process};
+use crate::jpeg::{Chroma, Decoder, Region};
 
 const SOI: [u8; 2] = [0xff, 0xd8];
 
@@ -57,6 +58,8 @@ impl<'a> Jpeg<'a> {
                 (1, 1) => (&[], 1),
                 (2, 3) => (RGB, 3),
                 (6, 3) => (YCBCR, 3),
+                // Adobe's four inks are not turned into others, as libtiff leaves them.
+                (5, 4) => (RGB, 4),
                 _ => return Err(unsupported("unusually coloured JPEG-compressed")),
             };
         let factors = directory.all(tag::SUBSAMPLING).unwrap_or_default();
@@ -70,12 +73,17 @@ impl<'a> Jpeg<'a> {
         Ok(Self { tables: directory.jpeg_tables, colours, n_components, most_factors })
     }
 
+    /// Whether strips and tiles are decoded to four inks, and not to RGB.
+    pub(super) fn is_inks(&self) -> bool {
+        self.n_components == 4
+    }
+
     /// Bytes of the tables, which are read again for each strip or tile.
     pub(super) fn tables_bytes(&self) -> usize {
         self.tables.len()
     }
 
-    /// Decodes a strip or tile into `out`, as RGB.
+    /// Decodes a strip or tile into `out`, as RGB, or the four inks as they are.
     pub(super) fn unpack(
         &self,
         strip: &[u8],
@@ -93,6 +101,9 @@ impl<'a> Jpeg<'a> {
         let picture = Picture::open(record).map_err(in_strip)?;
         let picture = picture.ok_or(damaged("a strip or tile is no JPEG"))?;
         self.check(picture.frame(), expected)?;
+        if self.n_components == 4 {
+            return inks(picture, expected, out);
+        }
         let mut image = Image::default();
         let mut decoder = ImageDecoder::default();
         decoder.decode_picture(picture, &mut image).map_err(in_strip)?;
@@ -122,6 +133,27 @@ impl<'a> Jpeg<'a> {
         }
         Ok(())
     }
+}
+
+/// Decodes four components of equal size as they are stored.
+fn inks(
+    picture: Picture<'_>,
+    expected: Expected,
+    out: &mut [u8],
+) -> Result<(), SampleFault> {
+    let mut decoder = Decoder::default();
+    let whole = Region::whole(picture.frame().size);
+    picture.decode(&mut decoder, &whole, Chroma::AsStored).map_err(in_strip)?;
+    let width = expected.width;
+    for (y, row) in out.chunks_exact_mut(width.saturating_mul(4)).enumerate() {
+        for (i, plane) in decoder.planes().iter().take(4).enumerate() {
+            let pixels = row.as_chunks_mut::<4>().0.iter_mut();
+            for (pixel, sample) in pixels.zip(plane.row(y, 0..width)) {
+                pixel[i] = *sample;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Copies the segments of a stream from its start of image to its first scan, or its end, without those
@@ -156,7 +188,7 @@ fn copy_segments<'a>(
 }
 
 /// What is wrong with a strip or tile.
-fn in_strip(fault: SampleFault) -> SampleFault {
+pub(super) fn in_strip(fault: SampleFault) -> SampleFault {
     if matches!(fault, SampleFault::TooMuchMemory { .. }) {
         fault
     } else if matches!(fault, SampleFault::Unsupported { .. }) {

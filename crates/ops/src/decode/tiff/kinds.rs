@@ -3,6 +3,7 @@
 use super::super::samples::{Number, Samples};
 use super::codecs::Codec;
 use super::directory::{Bytes, Directory, damaged, tag, unsupported};
+use super::ycbcr::YCbCr;
 use crate::error::SampleFault;
 
 /// Samples of a pixel at most.
@@ -12,12 +13,15 @@ const MOST_SAMPLES: u32 = 6;
 #[derive(Debug)]
 pub(super) struct Kind {
     pub(super) samples: Samples,
-    /// Planes of which each has one colour, as far as they are read; 1 if there is but one.
+    /// Planes of which each has one colour, as far as they are read; 1 if there is but one. The fourth is an
+    /// alpha that the others are multiplied by.
     pub(super) n_planes: usize,
     /// Whether the file calls its colours stored apart.
     pub(super) is_planar: bool,
     /// Bytes of a sample where each plane has one colour.
     pub(super) plane_bytes: Option<usize>,
+    /// How pixels that share chroma are stored and converted.
+    pub(super) ycbcr: Option<Box<YCbCr>>,
     /// The order of bits in every byte.
     pub(super) bits_order: Bits,
     /// Bits of a sample, and samples of a pixel of one plane.
@@ -98,8 +102,13 @@ impl Kind {
         directory: &Directory<'_>,
         codec: &Codec<'_>,
     ) -> Result<Self, SampleFault> {
-        if matches!(codec, Codec::Jpeg(_)) {
-            return Ok(Self::rgb());
+        match codec {
+            Codec::Jpeg(jpeg) if jpeg.is_inks() => {
+                let inks = Samples::Cmyk { step: 4, at: [0, 1, 2, 3] };
+                return Ok(Self { samples: inks, sample: [8, 4], ..Self::rgb() });
+            }
+            Codec::Jpeg(_) | Codec::OldJpeg(_) => return Ok(Self::rgb()),
+            Codec::None | Codec::Packed(_) => {}
         }
         let one = |tag, default| directory.one(tag).unwrap_or(default);
         let Values { format, bits, extra, is_planar } = Values::of(directory)?;
@@ -120,7 +129,15 @@ impl Kind {
             file: directory.order,
         };
         if key.photometric == 6 && !is_raw {
-            return Err(unsupported("compressed YCbCr"));
+            let is_one_plane = matches!(directory.one(tag::PLANAR), None | Some(1))
+                && !directory.is_strange(tag::PLANAR);
+            let is_plain =
+                format == 1 && bits == [8; 3] && extra.is_empty() && is_one_plane;
+            if !is_plain || one(tag::PREDICTOR, 1) != 1 {
+                return Err(unsupported("unusual compressed YCbCr"));
+            }
+            let ycbcr = Some(Box::new(YCbCr::of(directory, None)?));
+            return Ok(Self { ycbcr, ..Self::rgb() });
         }
         let samples = key.samples(directory)?;
         let sample_bits = bits[0] as usize;
@@ -129,6 +146,7 @@ impl Kind {
             is_planar,
             n_planes: 1,
             plane_bytes: None,
+            ycbcr: None,
             // libtiff has turned them.
             bits_order: if is_raw { key.fill } else { Bits::HighFirst },
             sample: [sample_bits, if is_planar { 1 } else { n }],
@@ -151,11 +169,13 @@ impl Kind {
         let is_raw = matches!(codec, Codec::None);
         let is_colour =
             matches!(self.samples, Samples::Bytes { at: [0, 1, 2] | [1, 3, 5], .. });
+        let is_premultiplied =
+            matches!(self.samples, Samples::Premultiplied { .. }) && n == 4 && !is_raw;
         let bytes = self.sample[0] / 8;
-        if !is_colour || n < 3 || is_raw && (bytes != 1 || n > 3) {
+        if !(is_colour || is_premultiplied) || n < 3 || is_raw && (bytes != 1 || n > 3) {
             return Err(unsupported("planar grey, premultiplied or CMYK"));
         }
-        self.n_planes = 3;
+        self.n_planes = if is_premultiplied { 4 } else { 3 };
         self.plane_bytes = Some(bytes);
         self.samples = Samples::Bytes { step: 3, at: [0, 1, 2] };
         Ok(())
@@ -168,6 +188,7 @@ impl Kind {
             n_planes: 1,
             is_planar: false,
             plane_bytes: None,
+            ycbcr: None,
             bits_order: Bits::HighFirst,
             sample: [8, 3],
         }
@@ -178,6 +199,17 @@ impl Kind {
         match self.plane_bytes {
             Some(bytes) => width.saturating_mul(bytes),
             None => self.samples.row_bytes(width),
+        }
+    }
+
+    /// Bytes of so many rows, and from one to the next, or to those that share chroma with the next.
+    pub(super) fn part_bytes(&self, width: usize, rows: usize) -> (usize, usize) {
+        match &self.ycbcr {
+            Some(ycbcr) => (ycbcr.part_bytes(width, rows), ycbcr.block_row_bytes(width)),
+            None => {
+                let stride = self.row_bytes(width);
+                (stride.saturating_mul(rows), stride)
+            }
         }
     }
 }
@@ -202,7 +234,14 @@ impl Key<'_> {
                 Ok(Samples::grey(8))
             }
             6 => Err(unsupported("YCbCr")),
-            8 => Err(unsupported("Lab")),
+            8 if self.format == 1
+                && self.bits == [8, 8, 8]
+                && self.extra.is_empty()
+                && self.fill == Bits::HighFirst =>
+            {
+                Ok(Samples::Lab)
+            }
+            8 => Err(unsupported("unusual Lab")),
             _ => Err(unsupported("unusually coloured")),
         }
     }

@@ -1,0 +1,5 @@
+"""`python -m bothends`: the command `bothends`."""
+
+from ._programs import bothends
+
+bothends()
