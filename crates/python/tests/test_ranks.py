@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
+import types
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,20 @@ def test_the_environment_says_who_we_are(
         who(small)
     monkeypatch.delenv(rank)
     assert "rank 0 of 1" in who(small), "half a launcher is none"
+
+
+def test_ray_train_says_who_we_are(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def driver() -> Any:
+        raise RuntimeError("`get_context` cannot be used outside of a training function")
+
+    said: dict[str, Any] = {"get_world_rank": lambda: 2, "get_world_size": lambda: 3}
+    for context, expected in [
+        (driver, "rank 0 of 1"),
+        (lambda: types.SimpleNamespace(**said), "rank 2 of 3"),
+        (lambda: types.SimpleNamespace(**dict.fromkeys(said, lambda: None)), "rank 0 of 1"),
+    ]:
+        monkeypatch.setitem(sys.modules, "ray.train", types.SimpleNamespace(get_context=context))
+        assert expected in who(small)
 
 
 def test_a_batch_script_of_slurm_is_one_process(

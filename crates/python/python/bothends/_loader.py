@@ -10,9 +10,10 @@ import json
 import operator
 import os
 import signal
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from . import _native
 from ._callers import stacklevel_of_caller
@@ -55,24 +56,37 @@ class _Epoch(Iterator[T]):
     may take from it at once, which neither a generator nor `itertools.chain` allows: the chain
     frees an iterator that another thread is in."""
 
-    def __init__(self, batches: Iterator[T], ended: Callable[[], None]) -> None:
-        self._batches, self._ended = batches, ended
+    def __init__(self, batches: Iterator[T], loader: Loader) -> None:
+        self._batches, self._loader = batches, loader
 
     def __next__(self) -> T:
+        began = time.monotonic()
         try:
-            return next(self._batches)
+            batch = next(self._batches)
         except StopIteration:
-            self._ended()
+            self._loader._ended()
             raise
+        self._loader._waited_s += time.monotonic() - began
+        return batch
 
 
 # Page-locked batches that copies may still be reading, in addition to those that a script holds.
 _IN_FLIGHT = 2
 
 
-def _devices(csds: Sequence[str] | str | None) -> list[str]:
+class Members(Protocol):
+    """Devices that come and go, such as a `bothends.ray.Pool`."""
+
+    def options_for(self, loader: Loader) -> dict[str, Any]:
+        """Options of that loader, with which it finds them."""
+
+
+Devices = Sequence[str] | str | Members | None
+
+
+def _devices(csds: Devices) -> list[str]:
     """One device is a list of one, and None is none."""
-    if csds is None:
+    if csds is None or not isinstance(csds, (str, Sequence)):
         return []
     return [csds] if isinstance(csds, str) else list(csds)
 
@@ -122,7 +136,8 @@ class Loader:
         shuffle: whether every epoch has its own order, rather than that of the data.
         workers: host threads that preprocess; "auto" is one per core, divided by the ranks
             that torchrun, Slurm or MPI run on this machine.
-        csds: devices for the second prong, for example ["tcp://nas:7070"] or "sim:newport".
+        csds: devices for the second prong, for example ["tcp://nas:7070"] or "sim:newport"; or a
+            pool of them, such as `bothends.ray.Pool`.
         require_devices: whether a device that is missing at the start is an error. Otherwise a
             warning and `stats()` say why it is missing, and it is retried until it is there.
         key_file: key that devices and this host share, for `tcp+noise://`.
@@ -168,6 +183,9 @@ class Loader:
             `require_devices`.
     """
 
+    # Seconds that training loops have waited for batches, in all epochs.
+    _waited_s = 0.0
+
     def __init__(
         self,
         data: str | os.PathLike[str] | Mix,
@@ -177,7 +195,7 @@ class Loader:
         seed: int = 0,
         shuffle: bool = True,
         workers: int | str = "auto",
-        csds: Sequence[str] | str | None = (),
+        csds: Devices = (),
         require_devices: bool = False,
         key_file: str | os.PathLike[str] | None = None,
         tls_ca: str | os.PathLike[str] | None = None,
@@ -244,6 +262,7 @@ class Loader:
             "page_cache": page_cache,
             "cache_size": cache_size,
         }
+        self._take_members(csds)
         self._num_classes = num_classes
         self._framework = framework
         self._sharding = sharding
@@ -251,6 +270,12 @@ class Loader:
         self._samples: _native.Samples | None = None
         self._redecode: Callable[[bytes], bytes] | None = None
         self._open()
+
+    def _take_members(self, csds: Devices) -> None:
+        if csds is not None and not isinstance(csds, (str, Sequence)):
+            if self._options["key_file"] is not None:
+                raise OptionsError(f"a {type(csds).__name__} has its own key: leave out key_file")
+            self._options.update(csds.options_for(self))
 
     def _open(self) -> None:
         options = dict(self._options)
@@ -295,9 +320,11 @@ class Loader:
         loader._framework = own.pop("framework")
         loader._sharding = own.pop("sharding")
         loader._progress = own.pop("progress")
-        own["csds"] = _devices(own["csds"])
+        csds = own["csds"]
+        own["csds"] = _devices(csds)
         own.update({name: _path(own[name]) for name in _FILES})
         loader._options = own
+        loader._take_members(csds)
         loader._samples = samples
         loader._redecode = as_png
         loader._open()
@@ -504,7 +531,7 @@ class Loader:
 
     def _to_the_end(self, batches: Iterator[T]) -> Iterator[T]:
         """The same, and behind the last one what the epoch has to say."""
-        return _Epoch(batches, self._ended)
+        return _Epoch(batches, self)
 
     def _ended(self) -> None:
         # Asking for it ends an epoch of which nothing is left.
