@@ -47,6 +47,7 @@ fn header() -> Header {
     Header {
         format: FORMAT,
         version: "0.1.0".to_owned(),
+        run: "job-7".to_owned(),
         title: "One epoch, two ends".to_owned(),
         note: "The device and the accelerator are emulated.".to_owned(),
         generated_images: true,

@@ -24,6 +24,9 @@ pub struct Header {
     pub format: u32,
     /// The version of the program.
     pub version: String,
+    /// The run's id, by which its metrics, spans and agents' logs name it; empty in older files.
+    #[serde(default)]
+    pub run: String,
     /// The heading of the report.
     pub title: String,
     /// Caveats in plain sentences; may be empty.

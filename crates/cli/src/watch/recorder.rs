@@ -1,5 +1,6 @@
 //! From a run's result to what is recorded of it, and so to what the report draws.
 
+use super::run_id::run_id;
 use bothends_report::{EpochRecord, FORMAT, Header, Recording};
 use bothends_runtime::{
     DriveConfig, Ended, Machine, Observer, RunConfig, RunResult, settings,
@@ -11,6 +12,7 @@ pub(crate) fn header(title: &str, config: &RunConfig, how: &DriveConfig) -> Head
     Header {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        run: run_id(),
         title: title.to_owned(),
         note: String::new(),
         generated_images: false,
@@ -55,7 +57,8 @@ impl Observer for Recorder {
     }
 }
 
-fn record(ended: &Ended<'_>, keep: Keep) -> EpochRecord {
+/// An epoch that is over, with what is to be kept of it.
+pub(crate) fn record(ended: &Ended<'_>, keep: Keep) -> EpochRecord {
     let Ended { result, log, usage, .. } = ended;
     let begun = EpochRecord {
         figures: Some((*result).clone()),
