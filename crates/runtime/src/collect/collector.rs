@@ -661,6 +661,7 @@ mod tests {
                 n_batches,
                 strategy,
                 objective: Objective::default(),
+                back_quota: None,
                 shards: 1,
                 front: FrontConfig { parallel: 1, quota: 2, prior_ns: None },
                 devices: vec![device],
