@@ -214,10 +214,11 @@ fn part() -> impl Strategy<Value = Part> {
     let devices = prop::collection::vec(device(), 0..4);
     let events = prop::collection::vec(any::<u8>(), 0..160);
     let accelerator_ns = option::of(Just(3 * MILLI));
-    let costs = (objective(), accelerator_ns, 0_u32..30);
+    let back_quota = option::weighted(0.3, 1_u32..24);
+    let costs = (objective(), accelerator_ns, 0_u32..30, back_quota);
     (world, front(), devices, 0_u16..4, costs, events).prop_map(
         |(world, front, mut devices, shards, costs, events)| {
-            let (objective, accelerator_ns, stop_after) = costs;
+            let (objective, accelerator_ns, stop_after, back_quota) = costs;
             for device in &mut devices {
                 device.config.shard = device.config.shard.filter(|shard| *shard < shards);
             }
@@ -225,6 +226,7 @@ fn part() -> impl Strategy<Value = Part> {
                 world,
                 front,
                 devices,
+                back_quota,
                 shards,
                 objective,
                 accelerator_ns,

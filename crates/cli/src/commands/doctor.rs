@@ -413,7 +413,7 @@ fn device(
             presets::speed(sim),
             "modelled: an emulated device was measured",
         ),
-        DeviceSpec::At { .. } | DeviceSpec::Gpu { .. } => {
+        DeviceSpec::At { .. } | DeviceSpec::Pool(_) | DeviceSpec::Gpu { .. } => {
             (None, Speed::MEASURED, "measured")
         }
     };
