@@ -9,6 +9,9 @@ pub(crate) const PERMUTATION_DOMAIN: u32 = 0xFFFF_0000;
 /// far from it.
 pub(crate) const FETCH_DOMAIN: u32 = 0xFFFF_8000;
 
+/// First counter word of what is drawn for the ranks of a pool.
+pub(crate) const POOL_DOMAIN: u32 = 0xFFFF_0200;
+
 /// First counter word of what is drawn for a mix of data sets.
 pub(crate) const MIX_DOMAIN: u32 = 0xFFFF_0100;
 
