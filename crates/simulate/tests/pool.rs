@@ -91,7 +91,7 @@ fn the_host_of_one_job_is_extended_until_its_accelerators_are_fed() {
 fn agents_that_have_the_data_save_the_uplinks() {
     let anywhere = row("pool-local-data", "by need");
     let local = row("pool-local-data", "by need, local");
-    assert!(local.fed >= 0.99 && anywhere.fed <= 0.5, "{local:?}");
+    assert!(local.fed >= 0.98 && anywhere.fed <= 0.5, "{local:?}");
 }
 
 #[test]
@@ -185,7 +185,11 @@ fn delivered(world: &PoolWorld) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// A batch that comes twice is a panic; one that never comes, an epoch that does not end.
     #[test]

@@ -27,7 +27,7 @@ from ._errors import (
 )
 from ._loader import Batch, Loader
 from ._mix import Mix
-from ._native import Array, __version__
+from ._native import Array, PoolSize, __version__, together, wanted_agents
 
 __all__ = [
     "Array",
@@ -40,10 +40,13 @@ __all__ = [
     "Loader",
     "Mix",
     "OptionsError",
+    "PoolSize",
     "StarvedError",
     "StateError",
     "Stopped",
     "__version__",
+    "together",
+    "wanted_agents",
 ]
 
 

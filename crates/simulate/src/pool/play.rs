@@ -290,14 +290,29 @@ impl<'a> Player<'a> {
 
     fn ask(&mut self, job: u32) {
         let need = self.need(job);
-        let home = self.home(job).filter(|home| self.agents.n_on_in(*home) > 0);
-        let leases = match home {
-            Some(home) => &mut self.local[home as usize],
-            None => &mut self.leases,
-        };
-        match need {
-            Some(need) => leases.ask(JobIdx(job), need),
-            None => leases.withdraw(JobIdx(job)),
+        let near = self.home_that_runs(job);
+        let local = self.home(job).map(|home| &mut self.local[home as usize]);
+        let anywhere = need.filter(|_| near.is_none());
+        let here = need.filter(|_| near.is_some());
+        for (leases, need) in [(Some(&mut self.leases), anywhere), (local, here)] {
+            match (leases, need) {
+                (Some(leases), Some(need)) => leases.ask(JobIdx(job), need),
+                (Some(leases), None) => leases.withdraw(JobIdx(job)),
+                (None, _) => {}
+            }
+        }
+    }
+
+    /// The rack that has the data, where that matters and any of its agents runs.
+    fn home_that_runs(&self, job: u32) -> Option<u32> {
+        self.home(job).filter(|home| self.agents.n_on_in(*home) > 0)
+    }
+
+    /// Agents have stopped: the jobs whose data they have may need others.
+    fn ask_elsewhere(&mut self) {
+        if self.variant.placement == Placement::Local {
+            let jobs = (0..).zip(&self.world.jobs);
+            jobs.for_each(|(job, _)| self.go_on(job));
         }
     }
 
@@ -305,7 +320,7 @@ impl<'a> Player<'a> {
 
     /// An agent that has nothing to do and may work for this job.
     fn find_idle(&mut self, job: u32) -> Option<u32> {
-        match self.home(job).filter(|home| self.agents.n_on_in(*home) > 0) {
+        match self.home_that_runs(job) {
             Some(home) => self.agents.find_idle_in(home),
             None => self.agents.find_idle(),
         }
@@ -332,6 +347,7 @@ impl<'a> Player<'a> {
     fn free(&mut self, agent: u32) {
         if !self.agents.is_wanted(agent) {
             self.agents.set(agent, State::Off, self.now);
+            self.ask_elsewhere();
             return;
         }
         loop {
@@ -360,15 +376,9 @@ impl<'a> Player<'a> {
     }
 
     fn next_job(&mut self, agent: u32) -> Option<u32> {
-        let near = self.local.get_mut(self.agents.rack(agent) as usize);
-        let near = near.and_then(|leases| leases.next(self.now));
+        let local = self.local.get_mut(self.agents.rack(agent) as usize);
+        let near = local.and_then(|leases| leases.next(self.now));
         let job = near.or_else(|| self.leases.next(self.now))?;
-        // It may have asked in the other queue before.
-        if near.is_some() {
-            self.leases.withdraw(job);
-        } else if let Some(home) = self.home(job.0) {
-            self.local[home as usize].withdraw(job);
-        }
         Some(job.0)
     }
 
@@ -437,6 +447,7 @@ impl<'a> Player<'a> {
         let stamp = self.agents.set(agent, State::Failed, self.now);
         let back = self.agents.draw_repair(self.now);
         self.at(back, What::AgentBack(agent, stamp));
+        self.ask_elsewhere();
     }
 
     // ---- the number of agents -----------------------------------------------------------
@@ -445,6 +456,7 @@ impl<'a> Player<'a> {
         for agent in self.agents.resize(size.min(self.present), self.now) {
             self.turn_on(agent);
         }
+        self.ask_elsewhere();
     }
 
     fn decide_size(&mut self) {
