@@ -48,3 +48,38 @@ def test_ranks_of_a_step_get_the_same_work() -> None:
     assert slowest(order) < 0.7 * slowest(list(range(640)))
     with pytest.raises(ValueError, match="must be 1 or more"):
         bothends.together(work, ranks=0, batch_size=4)
+
+
+def epoch_of(world: int, epoch: int, **options: int) -> list[list[list[int]]]:
+    """The batches of each rank."""
+    ranks = []
+    for rank in range(world):
+        sampler = bothends.StepSampler(WORK, batch_size=4, rank=rank, world_size=world, **options)
+        sampler.set_epoch(epoch)
+        ranks.append(list(sampler))
+        assert len(ranks[-1]) == len(sampler) == len(WORK) // (4 * world)
+    return ranks
+
+
+WORK = [i * 7919 % 1000 for i in range(1003)]
+
+
+def test_steps_of_a_sampler_are_equal_and_share_an_epoch() -> None:
+    ranks = epoch_of(5, 2, window=10)
+    assert ranks == epoch_of(5, 2, window=10), "the same however often it is asked"
+    assert ranks != epoch_of(5, 3, window=10)
+    seen = [sample for rank in ranks for batch in rank for sample in batch]
+    assert len(set(seen)) == len(seen) == 1000, "each sample once, those left over not"
+    steps = [[sum(WORK[i] for i in batch) for batch in step] for step in zip(*ranks, strict=True)]
+    assert max(max(step) - min(step) for step in steps) < 250
+    alone = epoch_of(5, 2, window=1)
+    spread = sum(max(step) for step in steps)
+    plain = [[sum(WORK[i] for i in batch) for batch in step] for step in zip(*alone, strict=True)]
+    assert spread <= sum(max(step) for step in plain)
+
+
+def test_a_sampler_that_is_none_is_refused() -> None:
+    with pytest.raises(bothends.OptionsError, match="rank=5 from 0 to below"):
+        bothends.StepSampler(WORK, batch_size=4, rank=5, world_size=5)
+    with pytest.raises(bothends.OptionsError, match="3 samples do not fill a step of 2 ranks"):
+        bothends.StepSampler([1, 2, 3], batch_size=4, rank=0, world_size=2)

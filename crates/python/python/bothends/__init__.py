@@ -28,6 +28,7 @@ from ._errors import (
 from ._loader import Batch, Loader
 from ._mix import Mix
 from ._native import Array, PoolSize, __version__, together, wanted_agents
+from ._together import StepSampler
 
 __all__ = [
     "Array",
@@ -43,6 +44,7 @@ __all__ = [
     "PoolSize",
     "StarvedError",
     "StateError",
+    "StepSampler",
     "Stopped",
     "__version__",
     "together",
