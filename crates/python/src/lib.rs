@@ -2,8 +2,8 @@
 //! `bothends_runtime::Loader`, and memory that Python sees without a copy.
 //!
 //! Reading order: `loader` (a loader and an epoch's consumers), `supplied` (samples that Python lists), `batch` (a batch and its
-//! owners), `array` (one tensor of it), `dlpack` (how a tensor is shared), `errors` (what Python
-//! catches). The Python half has names, defaults and frameworks (`python/bothends/_loader.py`). The GIL
+//! owners), `array` (one tensor of it), `dlpack` (how a tensor is shared), `pool` (what many jobs have in
+//! common), `errors` (what Python catches). The Python half has names, defaults and frameworks (`python/bothends/_loader.py`). The GIL
 //! is released in every wait.
 
 mod errors;
@@ -13,6 +13,7 @@ mod batch;
 mod dlpack;
 mod loader;
 mod memory;
+mod pool;
 mod supplied;
 mod view;
 
@@ -29,6 +30,8 @@ mod _native {
     use crate::batch::Batch;
     #[pymodule_export]
     use crate::loader::{Consumer, NativeLoader, own_gpu, without_secrets};
+    #[pymodule_export]
+    use crate::pool::{PoolSize, together, wanted_agents};
     #[pymodule_export]
     use crate::supplied::Samples;
 

@@ -27,7 +27,8 @@ from ._errors import (
 )
 from ._loader import Batch, Loader
 from ._mix import Mix
-from ._native import Array, __version__
+from ._native import Array, PoolSize, __version__, together, wanted_agents
+from ._together import StepSampler
 
 __all__ = [
     "Array",
@@ -40,10 +41,14 @@ __all__ = [
     "Loader",
     "Mix",
     "OptionsError",
+    "PoolSize",
     "StarvedError",
     "StateError",
+    "StepSampler",
     "Stopped",
     "__version__",
+    "together",
+    "wanted_agents",
 ]
 
 

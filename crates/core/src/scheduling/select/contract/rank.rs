@@ -249,7 +249,11 @@ impl Rank<'_> {
     }
 
     fn lose_or_join(&mut self, which: u8) {
-        let Some(device) = self.device(which) else { return };
+        // Only four are named by such an event; of more devices, each has its turn.
+        let n_devices = u32::try_from(self.lost.len()).unwrap_or(u32::MAX);
+        let turn = if n_devices > 4 { self.n_jobs % n_devices } else { 0 };
+        let turn = u8::try_from(turn).unwrap_or(0);
+        let Some(device) = self.device(which.wrapping_add(turn)) else { return };
         let at = usize::from(device.0);
         if !self.lost[at] {
             return self.lose(device);
