@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains with as many ranks as there are: torchrun restarts it with another number, and it goes on with
+"""Trains with as many ranks as there are: torchrun restarts it with another number, and it continues with
 the batch after the last saved one. Every sample is trained on once in each epoch.
 
     torchrun --nnodes=1:4 --nproc-per-node=1 --max-restarts=100 \\

@@ -1,4 +1,4 @@
-"""What loaders need of a pool, without one: the measure and the number of agents."""
+"""What loaders need of a pool, measured without one."""
 
 from __future__ import annotations
 
@@ -7,26 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bothends._demand import Demand, Meter, size_for
+from bothends._demand import Meter
 from streams import loader
-
-
-@pytest.mark.parametrize(
-    ("demands", "n", "wanted"),
-    [
-        ([], 4, 0),  # nobody waits
-        ([Demand(1000, 1200, 0)], 3, 0),  # the host is enough
-        ([Demand(1000, 600, 100)], 1, 3),  # 500 are missing: at most twice as many, and one
-        ([Demand(1000, 600, 300)], 3, 5),  # 500 are missing, and each makes 100
-        ([Demand(1000, 600, 500)], 5, 5),
-        ([Demand(1000, 600, 0)], 2, 3),  # they have made nothing yet
-        ([Demand(1000, 600, 100), Demand(500, 550, 100)], 2, 5),  # a second job is fed
-    ],
-)
-def test_the_size_of_a_pool_follows_what_is_missing(
-    demands: list[Demand], n: int, wanted: int
-) -> None:
-    assert size_for(demands, n) == wanted
 
 
 def test_a_loop_that_waits_could_take_more(small: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -190,15 +190,19 @@ def test_the_registry_is_lost_and_nothing_with_it(
 
 
 def test_the_pool_follows_what_is_needed(pool: bothends.ray.Pool) -> None:
-    asked: list[int] = []
+    seen: list[int] = []
 
-    def size(demands: Any, n: int) -> int:
-        asked.append(n)
-        return {2: 3, 3: 9}.get(n, 1)
+    def size(demands: Sequence[bothends.ray.Demand]) -> int:
+        seen.append(len(pool))
+        return {2: 3, 3: 9}.get(len(pool), 1)
 
     with pool.autoscale(1, 4, every=0.1, size=size):
-        eventually(lambda: asked[-2:] == [1, 1])
-    assert asked[:3] == [2, 3, 4] and len(pool) == 1, "four is the most"
+        eventually(lambda: seen[-2:] == [1, 1])
+    assert seen[:3] == [2, 3, 4] and len(pool) == 1, "four is the most"
+    pool.scale(0)
+    starved = bothends.ray.Demand(consumer=1000.0, host=10.0, agents=0.0)
+    with pool.autoscale(0, 2, every=0.1):
+        eventually(lambda: pool._actor.demand.remote("a loader", starved) and len(pool) > 0)
 
 
 def test_ray_train_reads_every_sample_once(

@@ -1,4 +1,4 @@
-//! Prometheus' text format, version 0.0.4, read: lines of samples. What is no sample is left out.
+//! Prometheus' text format, version 0.0.4, read: lines of samples. Other lines are skipped.
 
 /// Most labels of a sample that are read.
 const MOST_LABELS: usize = 64;

@@ -104,11 +104,14 @@ mod tests {
     /// Every metric of agents that the dashboard shows is one, with the label by which agents are chosen.
     #[test]
     fn the_dashboard_shows_metrics_that_there_are() {
-        const DASHBOARD: &str = include_str!("../../../../configs/dashboards/grafana.json");
+        const DASHBOARD: &str =
+            include_str!("../../../../configs/dashboards/grafana.json");
         let text = text(&Counts::default(), &[Arc::new(Refusals::default())]);
         let families: Vec<&str> = text
             .lines()
-            .filter_map(|line| line.strip_prefix("# TYPE bothends_agent_")?.split(' ').next())
+            .filter_map(|line| {
+                line.strip_prefix("# TYPE bothends_agent_")?.split(' ').next()
+            })
             .collect();
         let mut n_shown = 0;
         for shown in DASHBOARD.split("bothends_agent_").skip(1) {

@@ -28,7 +28,9 @@ pub(crate) fn top(args: &TopArgs) -> Result<(), Failed> {
         return Ok(());
     }
     if !std::io::stdout().is_terminal() {
-        return Err(wrong("standard output is no terminal; give --once for one frame as text"));
+        return Err(wrong(
+            "standard output is no terminal; give --once for one frame as text",
+        ));
     }
     bothends_top::show(&endpoints, every)
         .map_err(|error| anyhow::anyhow!("the terminal cannot be used: {error}").into())

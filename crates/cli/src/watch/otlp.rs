@@ -25,7 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Where the spans go.
 #[derive(Debug)]
 enum To {
-    File { path: PathBuf, file: BufWriter<File> },
+    File {
+        path: PathBuf,
+        file: BufWriter<File>,
+    },
     Collector(Endpoint),
     /// It took no more.
     Nowhere,
@@ -60,8 +63,7 @@ impl OtlpTrace {
         for request in self.spans.epoch(epoch, self.began_ns) {
             match &mut self.to {
                 To::File { file, .. } if self.error.is_none() => {
-                    let written =
-                        writeln!(file, "{request}").and_then(|()| file.flush());
+                    let written = writeln!(file, "{request}").and_then(|()| file.flush());
                     self.error = written.err();
                 }
                 To::Collector(endpoint) => {

@@ -1,10 +1,8 @@
-"""What loaders need of a pool: measured from their counters, and turned into a number of agents."""
+"""What a loader needs of a pool, measured from its counters."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from ._loader import Loader
@@ -19,16 +17,6 @@ class Demand(NamedTuple):
     """What its own workers make."""
     agents: float
     """What all agents together make for it."""
-
-
-def size_for(demands: Sequence[Demand], n: int) -> int:
-    """How many agents feed these loaders, where there are `n` now: with a tenth more than is
-    needed, and none where the hosts suffice. It grows to twice the number, and one, at a time."""
-    missing = sum(max(0.0, 1.1 * it.consumer - it.host) for it in demands)
-    made = sum(it.agents for it in demands)
-    if missing == 0:
-        return 0
-    return min(2 * n + 1, math.ceil(missing * n / made) if made else n + 1)
 
 
 class Meter:

@@ -17,6 +17,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -34,9 +35,10 @@ from ._actors import (
     ray_module,
     write,
 )
-from ._demand import Demand, Meter, size_for
+from ._demand import Demand, Meter
 from ._errors import DeviceError, OptionsError
 from ._loader import Loader
+from ._native import PoolSize
 
 __all__ = ["Demand", "Pool", "dataset"]
 
@@ -178,17 +180,18 @@ class Pool(_Member):
         at_least: int,
         at_most: int,
         *,
-        every: float = 5.0,
-        size: Callable[[Sequence[Demand], int], int] = size_for,
+        every: float = 1.0,
+        size: Callable[[Sequence[Demand]], int] | None = None,
     ) -> Iterator[Pool]:
-        """Within this block there are as many agents as `size` says of what loaders need and of the
-        present number, asked every so many seconds."""
+        """Within this block there are as many agents as loaders need, looked at every so many seconds:
+        the number that `bothends.PoolSize` says, or that `size` says of the loaders' demands."""
         ends = threading.Event()
+        decides = size or _by_need(PoolSize(at_most, least=at_least, now=len(self)))
 
         def follow() -> None:
             while not ends.wait(every):
                 with contextlib.suppress(Exception):  # the registry is being restarted
-                    n = size(self._ask("demands"), len(self))
+                    n = decides(self._ask("demands"))
                     self.scale(min(max(n, at_least), at_most))
 
         thread = threading.Thread(target=follow, daemon=True)
@@ -224,6 +227,16 @@ class Pool(_Member):
         for agent in agents:
             with contextlib.suppress(Exception):
                 ray_module().kill(agent, no_restart=True)
+
+
+def _by_need(size: PoolSize) -> Callable[[Sequence[Demand]], int]:
+    def of(demands: Sequence[Demand]) -> int:
+        agents = sum(it.agents for it in demands)
+        rate = agents / size.size if agents and size.size else None
+        needs = [(it.consumer, it.host) for it in demands]
+        return size.observe(needs, rate, time.monotonic())
+
+    return of
 
 
 def _on(node: str, *, soft: bool) -> Any:

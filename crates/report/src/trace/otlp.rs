@@ -180,10 +180,7 @@ fn children(epoch: &EpochRecord, began_ns: u64) -> Vec<Span> {
 
 fn of_batch(moment: &Moment) -> Vec<Value> {
     let by = moment.device.map_or("host".to_owned(), |device| format!("csd{device}"));
-    vec![
-        number("bothends.batch", moment.batch.into()),
-        text("bothends.prong", &by),
-    ]
+    vec![number("bothends.batch", moment.batch.into()), text("bothends.prong", &by)]
 }
 
 fn text(key: &str, value: &str) -> Value {
@@ -203,7 +200,7 @@ fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-/// FNV-1a of 128 bits: ids need to differ, and nobody gains by making two alike.
+/// FNV-1a of 128 bits: ids need to differ, and nobody gains by making two equal.
 fn hash(bytes: &[u8]) -> u128 {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -267,8 +264,11 @@ mod tests {
         let (first, second, other) = (of(0, "a"), of(1, "a"), of(0, "b"));
         assert_eq!(first[0]["traceId"], second[0]["traceId"]);
         assert_ne!(first[0]["traceId"], other[0]["traceId"]);
-        let ids: BTreeSet<String> =
-            [&first, &second, &other].into_iter().flatten().map(|s| s["spanId"].to_string()).collect();
+        let ids: BTreeSet<String> = [&first, &second, &other]
+            .into_iter()
+            .flatten()
+            .map(|s| s["spanId"].to_string())
+            .collect();
         assert_eq!(ids.len(), first.len() + second.len() + other.len());
     }
 
