@@ -408,23 +408,6 @@ fn an_address_that_is_none_and_a_place_that_cannot_be_written() -> Result<()> {
         2,
         "`--events -`: give a file; standard output has the table",
     )?;
-    with_data(
-        &data,
-        &["--trace-otlp", "https://collector:4318"],
-        2,
-        "`--trace-otlp https://collector:4318`: give a file, or http://HOST:PORT of a collector (one on \
-         this machine can pass traces on by TLS)",
-    )?;
-    says(
-        &["top", "9100"],
-        2,
-        "`9100`: give HOST:PORT, :PORT or http://HOST:PORT/metrics",
-    )?;
-    says(
-        &["top", ":9100"],
-        2,
-        "standard output is no terminal; give --once for one frame as text",
-    )?;
     for flag in ["--events", "--trace", "--trace-otlp", "--report"] {
         with_data(
             &data,

@@ -193,6 +193,32 @@ fn bad_event_files_are_refused_with_one_line_that_names_the_defect() -> Result<(
     Ok(())
 }
 
+#[test]
+fn places_that_are_none_are_named() -> Result<()> {
+    let collector = "`--trace-otlp https://collector:4318`: give a file, or http://HOST:PORT of a \
+                     collector (one on this machine can pass traces on by TLS)";
+    let mut traced = run(&["--trace-otlp", "https://collector:4318"])?;
+    let top = |url| {
+        let mut top = Command::new(programs::program("bothends")?);
+        top.args(["top", url]);
+        anyhow::Ok(top)
+    };
+    for (command, why) in [
+        (&mut traced, collector),
+        (&mut top("9100")?, "`9100`: give HOST:PORT, :PORT or http://HOST:PORT/metrics"),
+        (
+            &mut top(":9100")?,
+            "standard output is no terminal; give --once for one frame as text",
+        ),
+    ] {
+        let output = programs::run(command, PATIENCE)?;
+        let said = String::from_utf8(output.stderr)?;
+        ensure!(said == format!("error: {why}\n"), "{said}");
+        ensure!(output.status.code() == Some(2), "{said}");
+    }
+    Ok(())
+}
+
 /// A run under way that serves metrics; killed when dropped.
 struct Served {
     child: Child,

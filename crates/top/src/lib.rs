@@ -10,6 +10,7 @@ mod look;
 mod view;
 
 use std::io;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub use bothends_scrape::Endpoint;
@@ -23,12 +24,17 @@ pub const PATH: &str = "/metrics";
 /// Columns and lines of the frame that is printed.
 const PRINTED: (u16, u16) = (80, 24);
 
-/// Shows them on this process's terminal, asked again every so often, until `q`, Escape or Ctrl-C.
+/// Shows them on this process's terminal, asked again every so often, until `q`, Escape or Ctrl-C is
+/// typed or `stop` is set. Leaves the terminal as it was.
 ///
 /// # Errors
 /// Standard output is no terminal, or it fails.
-pub fn show(endpoints: &[Endpoint], every: Duration) -> io::Result<()> {
-    live::show(endpoints, every)
+pub fn show(
+    endpoints: &[Endpoint],
+    every: Duration,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    live::show(endpoints, every, stop)
 }
 
 /// One frame as plain text, from two looks that are so far apart.

@@ -1,6 +1,7 @@
 //! The frame on a terminal, drawn again and again.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bothends_scrape::Endpoint;
@@ -11,10 +12,17 @@ use crate::frame;
 use crate::look::Look;
 use crate::view::View;
 
+/// From one look for a signal to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
 /// Until a key ends it. The terminal is as it was afterwards, also where something fails.
-pub(crate) fn show(endpoints: &[Endpoint], every: Duration) -> io::Result<()> {
+pub(crate) fn show(
+    endpoints: &[Endpoint],
+    every: Duration,
+    stop: &AtomicBool,
+) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;
-    let shown = run(&mut terminal, endpoints, every);
+    let shown = run(&mut terminal, endpoints, every, stop);
     let restored = ratatui::try_restore();
     shown.and(restored)
 }
@@ -23,9 +31,10 @@ fn run(
     terminal: &mut DefaultTerminal,
     endpoints: &[Endpoint],
     every: Duration,
+    stop: &AtomicBool,
 ) -> io::Result<()> {
     let mut before = None;
-    loop {
+    while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
         let look = Look::at(endpoints);
         let view = View::of(before.as_ref(), &look);
@@ -36,15 +45,16 @@ fn run(
                 frame::draw(&view, area, screen.buffer_mut());
             })?;
             let left = every.saturating_sub(began.elapsed());
-            if left.is_zero() || !event::poll(left)? {
+            if left.is_zero() || stop.load(Ordering::Relaxed) {
                 break;
             }
             // Everything else is a key without a meaning, or another size of the screen.
-            if ends(&event::read()?) {
+            if event::poll(left.min(LOOK_EVERY))? && ends(&event::read()?) {
                 return Ok(());
             }
         }
     }
+    Ok(())
 }
 
 fn ends(event: &Event) -> bool {

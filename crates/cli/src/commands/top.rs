@@ -1,7 +1,11 @@
 //! `bothends top`: endpoints as they were typed, and where the frame goes.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use bothends_top::{Endpoint, PATH};
 
@@ -32,6 +36,10 @@ pub(crate) fn top(args: &TopArgs) -> Result<(), Failed> {
             "standard output is no terminal; give --once for one frame as text",
         ));
     }
-    bothends_top::show(&endpoints, every)
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    bothends_top::show(&endpoints, every, &stop)
         .map_err(|error| anyhow::anyhow!("the terminal cannot be used: {error}").into())
 }

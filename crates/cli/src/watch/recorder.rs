@@ -1,6 +1,6 @@
 //! From a run's result to what is recorded of it, and so to what the report draws.
 
-use super::run_id::run_id;
+use super::run_id::{now, run_id};
 use bothends_report::{EpochRecord, FORMAT, Header, Recording};
 use bothends_runtime::{
     DriveConfig, Ended, Machine, Observer, RunConfig, RunResult, settings,
@@ -78,18 +78,4 @@ pub(crate) fn record(ended: &Ended<'_>, keep: Keep) -> EpochRecord {
 /// The result without its epochs, which have lines of their own.
 pub(crate) fn without_epochs(result: &RunResult) -> RunResult {
     RunResult { epochs: Vec::new(), ..result.clone() }
-}
-
-/// The date and time in UTC, from the kernel's clock.
-pub(crate) fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%MZ").to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_date_is_a_date() {
-        let now = super::now();
-        assert!(now.len() == 17 && now.starts_with("20") && now.ends_with('Z'), "{now}");
-    }
 }

@@ -1,6 +1,4 @@
-//! What a run is called wherever it leaves traces: in its events, spans and metrics, and at agents.
-
-use super::recorder::now;
+//! What a run is called wherever it leaves traces, in its events, spans and metrics; and when it began.
 
 /// Where launchers say which job the ranks of a machine, or of several, belong to.
 const JOBS: [&str; 2] = ["TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"];
@@ -16,9 +14,20 @@ fn of(told: impl Fn(&str) -> Option<String>) -> String {
     job.unwrap_or_else(|| format!("{}-{}", now(), std::process::id()))
 }
 
+/// The date and time in UTC, from the kernel's clock.
+pub(crate) fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%MZ").to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_date_is_a_date() {
+        let now = now();
+        assert!(now.len() == 17 && now.starts_with("20") && now.ends_with('Z'), "{now}");
+    }
 
     #[test]
     fn the_ranks_of_a_job_have_one_run() {

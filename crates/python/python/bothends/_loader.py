@@ -185,6 +185,7 @@ class Loader:
 
     # Seconds that training loops have waited for batches, in all epochs.
     _waited_s = 0.0
+    _members: Members | None = None
 
     def __init__(
         self,
@@ -276,6 +277,7 @@ class Loader:
             if self._options["key_file"] is not None:
                 raise OptionsError(f"a {type(csds).__name__} has its own key: leave out key_file")
             self._options.update(csds.options_for(self))
+            self._members = csds  # what they are found by lives as long as this does
 
     def _open(self) -> None:
         options = dict(self._options)

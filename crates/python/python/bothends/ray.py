@@ -91,8 +91,11 @@ def _follow(member: weakref.ref[_Member], folder: str) -> None:
                 write(folder, addresses)
             registry = ray_module().get_actor(pool._registry)
             for loader in list(pool._loaders):
-                demand = meters.setdefault(loader, Meter()).look(loader)
-                registry.demand.remote(f"{here}-{id(loader)}", demand)
+                try:
+                    demand = meters.setdefault(loader, Meter()).look(loader)
+                    registry.demand.remote(f"{here}-{id(loader)}", demand)
+                except OptionsError:  # it was closed
+                    pool._loaders.discard(loader)
         closed = pool._closed
         del pool  # it may be the last
         closed.wait(RENEWAL / 2)
