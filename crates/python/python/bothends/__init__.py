@@ -28,6 +28,7 @@ from ._errors import (
 from ._loader import Batch, Loader
 from ._mix import Mix
 from ._native import Array, __version__
+from ._pool import Pool
 
 __all__ = [
     "Array",
@@ -40,6 +41,7 @@ __all__ = [
     "Loader",
     "Mix",
     "OptionsError",
+    "Pool",
     "StarvedError",
     "StateError",
     "Stopped",

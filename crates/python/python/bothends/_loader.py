@@ -21,6 +21,7 @@ from ._errors import OptionsError
 from ._frameworks import sharing
 from ._mix import Mix
 from ._pillow import as_png
+from ._pool import Pool
 from ._progress import Shown
 from ._ranks import ALONE, Ranks, current, given, known, parent_of_ranks
 
@@ -70,11 +71,13 @@ class _Epoch(Iterator[T]):
 _IN_FLIGHT = 2
 
 
-def _devices(csds: Sequence[str] | str | None) -> list[str]:
+def _devices(csds: Sequence[str | Pool] | str | Pool | None) -> list[str]:
     """One device is a list of one, and None is none."""
     if csds is None:
         return []
-    return [csds] if isinstance(csds, str) else list(csds)
+    if isinstance(csds, (str, Pool)):
+        return [str(csds)]
+    return [str(device) if isinstance(device, Pool) else device for device in csds]
 
 
 # Options that name files.
@@ -122,7 +125,8 @@ class Loader:
         shuffle: whether every epoch has its own order, rather than that of the data.
         workers: host threads that preprocess; "auto" is one per core, divided by the ranks
             that torchrun, Slurm or MPI run on this machine.
-        csds: devices for the second prong, for example ["tcp://nas:7070"] or "sim:newport".
+        csds: devices for the second prong, for example ["tcp://nas:7070"] or "sim:newport",
+            or a `bothends.Pool` of devices that come and go.
         require_devices: whether a device that is missing at the start is an error. Otherwise a
             warning and `stats()` say why it is missing, and it is retried until it is there.
         key_file: key that devices and this host share, for `tcp+noise://`.
@@ -177,7 +181,7 @@ class Loader:
         seed: int = 0,
         shuffle: bool = True,
         workers: int | str = "auto",
-        csds: Sequence[str] | str | None = (),
+        csds: Sequence[str | Pool] | str | Pool | None = (),
         require_devices: bool = False,
         key_file: str | os.PathLike[str] | None = None,
         tls_ca: str | os.PathLike[str] | None = None,

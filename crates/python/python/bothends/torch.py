@@ -47,6 +47,7 @@ from ._device import named
 from ._errors import OptionsError, StateError
 from ._loader import Loader, load_native
 from ._pillow import fills_truncated
+from ._pool import Pool
 from ._ranks import ALONE, Ranks, current, known
 from ._sources import HuggingFaceImages, SampleProtocol, Samples
 from ._workers import Setting, Task
@@ -151,7 +152,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         ranks: str = "auto",
         strict: bool = False,
         device: Any = None,
-        csds: Sequence[str] | str | None = (),
+        csds: Sequence[str | Pool] | str | Pool | None = (),
         require_devices: bool = False,
         key_file: str | os.PathLike[str] | None = None,
         tls_ca: str | os.PathLike[str] | None = None,
