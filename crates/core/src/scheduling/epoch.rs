@@ -496,7 +496,7 @@ impl EpochState {
         self.books.share_room(now);
     }
 
-    /// As [`Self::device_joined`], of another device in the place of one that was lost: what is known of
+    /// As [`Self::device_joined`], of another device in place of one that was lost: what is known of
     /// the one before says nothing, and `prior_ns` is the time of a batch, if known from before.
     pub fn device_replaced(&mut self, device: DeviceIdx, prior_ns: Option<u64>, now: Ns) {
         self.books.change(device, now, |back| {

@@ -6,7 +6,6 @@
 //! pool://MEMBER[,MEMBER]...             these members
 //! pool+file:///PATH                     a file with one MEMBER in each line
 //! pool+dns://HOST:PORT                  all addresses of a name, at this port
-//! pool+registry://MEMBER[,MEMBER]...    what these agents know of others that have announced themselves
 //! ```
 //!
 //! each followed by options, if any: `?via=SCHEME&max=N`. A *MEMBER* is an address, or `HOST:PORT`, which is
@@ -22,8 +21,8 @@ use crate::CsdError;
 use crate::words::address::Address;
 
 /// What is said where a text begins like a pool and is none.
-const EXPECTED: &str = "expected pool://HOST:PORT[,HOST:PORT], pool+file:///PATH, pool+dns://HOST:PORT or \
-                        pool+registry://HOST:PORT[,HOST:PORT], with ?via=SCHEME&max=N behind it if wanted";
+const EXPECTED: &str = "expected pool://HOST:PORT[,HOST:PORT], pool+file:///PATH or pool+dns://HOST:PORT, \
+                        with ?via=SCHEME&max=N behind it if wanted";
 
 /// Members of a pool at most; a list that names more is wrong.
 pub const MOST_MEMBERS: usize = 65_536;
@@ -64,8 +63,6 @@ pub enum PoolSource {
         /// The port of every member.
         port: u16,
     },
-    /// By agents that others announce themselves to; what they say together counts.
-    Registry(Vec<Address>),
 }
 
 /// How a member is reached whose address says only host and port.
@@ -183,7 +180,6 @@ impl FromStr for Pool {
         let (via, max) = read_options(options).map_err(wrong)?;
         let source = match scheme {
             "pool" => PoolSource::Listed(listed(list, via).map_err(wrong)?),
-            "pool+registry" => PoolSource::Registry(listed(list, via).map_err(wrong)?),
             "pool+file" if list.starts_with('/') && list.len() > 1 => {
                 PoolSource::File(PathBuf::from(list))
             }
@@ -276,9 +272,8 @@ mod tests {
         assert_eq!(pool("pool+file:///etc/agents?via=tls").source, file);
         let dns = PoolSource::Dns { host: "agents.svc".to_owned(), port: 7070 };
         assert_eq!(pool("pool+dns://agents.svc:7070").source, dns);
-        let registries = addresses(&["tls://r:1", "tls://[::1]:2"]);
-        let text = "pool+registry://r:1,[::1]:2?via=tls";
-        assert_eq!(pool(text).source, PoolSource::Registry(registries));
+        let secure = addresses(&["tls://r:1", "tls://[::1]:2"]);
+        assert_eq!(pool("pool://r:1,[::1]:2?via=tls").source, PoolSource::Listed(secure));
         assert_eq!(pool("pool://a:1").max, DEFAULT_MOST_ATTACHED);
     }
 

@@ -28,6 +28,7 @@ from ._errors import (
 from ._loader import Batch, Loader
 from ._mix import Mix
 from ._native import Array, PoolSize, __version__, together, wanted_agents
+from ._pool import Pool
 from ._together import StepSampler
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Loader",
     "Mix",
     "OptionsError",
+    "Pool",
     "PoolSize",
     "StarvedError",
     "StateError",

@@ -22,6 +22,7 @@ from ._errors import OptionsError
 from ._frameworks import sharing
 from ._mix import Mix
 from ._pillow import as_png
+from ._pool import Pool
 from ._progress import Shown
 from ._ranks import ALONE, Ranks, current, given, known, parent_of_ranks
 
@@ -75,20 +76,22 @@ _IN_FLIGHT = 2
 
 
 class Members(Protocol):
-    """Devices that come and go, such as a `bothends.ray.Pool`."""
+    """Devices that come and go by themselves: a `bothends.ray.Pool`."""
 
     def options_for(self, loader: Loader) -> dict[str, Any]:
         """Options of that loader, with which it finds them."""
 
 
-Devices = Sequence[str] | str | Members | None
+Devices = Sequence[str | Pool] | str | Pool | Members | None
 
 
 def _devices(csds: Devices) -> list[str]:
-    """One device is a list of one, and None is none."""
-    if csds is None or not isinstance(csds, (str, Sequence)):
+    """One device is a list of one, and None is none; `Members` name themselves later."""
+    if isinstance(csds, (str, Pool)):
+        return [str(csds)]
+    if csds is None or not isinstance(csds, Sequence):
         return []
-    return [csds] if isinstance(csds, str) else list(csds)
+    return [str(device) if isinstance(device, Pool) else device for device in csds]
 
 
 # Options that name files.
@@ -136,8 +139,8 @@ class Loader:
         shuffle: whether every epoch has its own order, rather than that of the data.
         workers: host threads that preprocess; "auto" is one per core, divided by the ranks
             that torchrun, Slurm or MPI run on this machine.
-        csds: devices for the second prong, for example ["tcp://nas:7070"] or "sim:newport"; or a
-            pool of them, such as `bothends.ray.Pool`.
+        csds: devices for the second prong, for example ["tcp://nas:7070"] or "sim:newport";
+            or devices that come and go, as a `bothends.Pool` or a `bothends.ray.Pool`.
         require_devices: whether a device that is missing at the start is an error. Otherwise a
             warning and `stats()` say why it is missing, and it is retried until it is there.
         key_file: key that devices and this host share, for `tcp+noise://`.
@@ -273,7 +276,7 @@ class Loader:
         self._open()
 
     def _take_members(self, csds: Devices) -> None:
-        if csds is not None and not isinstance(csds, (str, Sequence)):
+        if csds is not None and not isinstance(csds, (str, Pool, Sequence)):
             if self._options["key_file"] is not None:
                 raise OptionsError(f"a {type(csds).__name__} has its own key: leave out key_file")
             self._options.update(csds.options_for(self))

@@ -175,7 +175,7 @@ impl Collector {
             match self.lines[line].has_left() {
                 None => {}
                 Some(Ok(())) => {
-                    self.lines[line].close();
+                    self.lines[line].see_off();
                     let prong = self.lines[line].prong();
                     for epoch in &mut self.work.epochs {
                         epoch.lost(prong, Vec::new());

@@ -225,6 +225,14 @@ impl Line {
         (self.producer, self.open, self.leaving) = (None, 0, None);
     }
 
+    /// It has finished what it had, and goes: its thread ends when nobody can ask it anything.
+    pub(crate) fn see_off(&mut self) {
+        self.close();
+        if let Some(presence) = &self.presence {
+            presence.is_not_asked();
+        }
+    }
+
     /// Whether it owes an answer, and may still be expected to give it.
     pub(crate) fn owes(&self) -> bool {
         let limit = self.last.map_or(FIRST_ANSWER, |last| 4 * last);

@@ -158,6 +158,11 @@ impl Presence {
         self.now().missing.clone()
     }
 
+    /// Whether it has ever been there.
+    pub(crate) fn has_been_here(&self) -> bool {
+        self.now().capabilities.is_some()
+    }
+
     pub(crate) fn is_emulated(&self) -> bool {
         self.now().capabilities.as_ref().is_some_and(|known| known.emulated)
     }

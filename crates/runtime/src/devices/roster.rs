@@ -44,7 +44,7 @@ struct State {
     ids: HashMap<String, MemberId>,
     next_id: u64,
     places: Vec<Place>,
-    /// Whether the source has said which members there are.
+    /// Whether the source has been asked.
     is_listed: bool,
     /// Tries that have come to an end.
     n_tried: u64,
@@ -127,6 +127,12 @@ impl Roster {
         state.is_listed = true;
         state.forget();
         drop(state);
+        self.0.changed.notify_all();
+    }
+
+    /// The source does not say which members there are: nobody need wait for that at the start.
+    pub(crate) fn is_not_listed(&self) {
+        self.state().is_listed = true;
         self.0.changed.notify_all();
     }
 
@@ -293,7 +299,7 @@ impl State {
         id
     }
 
-    /// Forgets members that nobody lists and that have no place: names may come and go for ever.
+    /// Forgets members that nobody lists and that have no place: names may come and go forever.
     fn forget(&mut self) {
         let members = &self.members;
         self.known.retain(|id, _| members.knows(*id));

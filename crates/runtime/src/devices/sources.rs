@@ -58,7 +58,6 @@ impl SourceLoop {
             PoolSource::Listed(members) => Box::new(Listed(Some(members.clone()))),
             PoolSource::File(path) => Box::new(File::new(&pool, path)),
             PoolSource::Dns { host, port } => Box::new(Dns::new(&pool, host, *port)),
-            PoolSource::Registry(_) => Box::new(Listed(None)),
         };
         let mut failure = None;
         while !self.stop.is_set() {
@@ -72,6 +71,7 @@ impl SourceLoop {
                 Ok(None) => {}
                 Err(why) if failure.as_ref() == Some(&why) => {}
                 Err(why) => {
+                    self.roster.is_not_listed();
                     let next = "the last list stays, and it is asked again";
                     self.note(&format!("{why}; {next}"));
                     failure = Some(why);

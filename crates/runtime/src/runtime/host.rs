@@ -60,6 +60,21 @@ pub(crate) struct Device {
     pub(crate) seat: Option<Seat>,
 }
 
+impl Device {
+    /// Whether it is a place of a pool that no member has had yet.
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.seat.is_some() && !self.presence.has_been_here()
+    }
+
+    /// What results call it: a place of a pool by the member that had it last.
+    pub(crate) fn shown_name(&self) -> String {
+        match self.seat {
+            Some(_) => self.presence.name(),
+            None => self.name.clone(),
+        }
+    }
+}
+
 /// What an epoch is told beyond the run's configuration.
 #[derive(Debug, Clone)]
 pub struct EpochOptions {
@@ -311,15 +326,13 @@ fn places(devices: &[DeviceSpec], is_room_for: impl Fn(u32) -> bool) -> (u32, u3
     (all(most), most)
 }
 
-/// Places that a pool has a use for.
+/// Places that a pool can use.
 pub(crate) fn n_places(pool: &Pool) -> u32 {
     match &pool.source {
         PoolSource::Listed(members) => {
             pool.max.min(u32::try_from(members.len()).unwrap_or(u32::MAX))
         }
-        PoolSource::File(_) | PoolSource::Dns { .. } | PoolSource::Registry(_) => {
-            pool.max
-        }
+        PoolSource::File(_) | PoolSource::Dns { .. } => pool.max,
     }
 }
 

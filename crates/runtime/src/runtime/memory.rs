@@ -147,8 +147,8 @@ impl Sizes {
         }
     }
 
-    /// Whether so many devices have the slots that they make progress with, and the front works well beside
-    /// them, within what batches may take.
+    /// Whether so many devices have the slots that they make progress with, and the front works well with
+    /// what is left, within what batches may take.
     pub(crate) fn is_for(
         self,
         budget: MemoryBudget,

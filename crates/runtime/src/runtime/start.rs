@@ -152,6 +152,7 @@ impl Runtime {
                 line.lost = line.lost.take().or_else(|| device.presence.missing());
             }
             let back = self.devices.iter().zip(&collected.back);
+            let back = back.filter(|(device, _)| !device.is_vacant());
             let back = back.map(|(device, line)| (device.name.as_str(), line));
             self.rates.keep(&collected.front, back);
         }

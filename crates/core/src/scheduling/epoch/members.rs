@@ -8,7 +8,7 @@
 //! Two bounds hold at every moment: no more members are attached than the limit, and no more are being
 //! tried at once than [`MembersConfig::most_trying`]. A pool that comes back after a failure is thus not
 //! met by all tries at the same time, and waits are drawn with jitter for the same reason. Hosts try the
-//! members of a large pool in different orders, so that they do not all press upon the first ones listed.
+//! members of a large pool in different orders, so that they do not all start with the first ones listed.
 
 use std::collections::BTreeMap;
 
