@@ -13,7 +13,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from . import _native
 from ._callers import stacklevel_of_caller
@@ -75,6 +75,7 @@ class _Epoch(Iterator[T]):
 _IN_FLIGHT = 2
 
 
+@runtime_checkable
 class Members(Protocol):
     """Devices that come and go by themselves: a `bothends.ray.Pool`."""
 
@@ -89,7 +90,7 @@ def _devices(csds: Devices) -> list[str]:
     """One device is a list of one, and None is none; `Members` name themselves later."""
     if isinstance(csds, (str, Pool)):
         return [str(csds)]
-    if csds is None or not isinstance(csds, Sequence):
+    if csds is None or isinstance(csds, Members):
         return []
     return [str(device) if isinstance(device, Pool) else device for device in csds]
 
@@ -276,7 +277,7 @@ class Loader:
         self._open()
 
     def _take_members(self, csds: Devices) -> None:
-        if csds is not None and not isinstance(csds, (str, Pool, Sequence)):
+        if isinstance(csds, Members):
             if self._options["key_file"] is not None:
                 raise OptionsError(f"a {type(csds).__name__} has its own key: leave out key_file")
             self._options.update(csds.options_for(self))

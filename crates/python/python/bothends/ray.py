@@ -166,16 +166,21 @@ class Pool(_Member):
         Raises:
             DeviceError: not all do in time, or one cannot start.
         """
-        ray, asked = ray_module(), [agent.serve.remote() for agent in self._agents]
-        try:
-            ray.get(asked, timeout=seconds)
-        except ray.exceptions.GetTimeoutError:
-            n = len(ray.wait(asked, num_returns=len(asked), timeout=0)[0])
-            each = {"CPU": self._options["num_cpus"], **self._resources}
-            line = f"{n} of {len(asked)} agents serve after {seconds:g} s"
-            raise DeviceError(f"{line}: has the cluster {each} for each?") from None
-        except ray.exceptions.RayError as error:
-            raise DeviceError(f"an agent cannot serve: {error}") from None
+        ray, ends = ray_module(), time.monotonic() + seconds
+        for n, agent in enumerate(self._agents):
+            while True:
+                try:
+                    left = max(0.0, ends - time.monotonic())
+                    ray.get(agent.serve.remote(), timeout=left)
+                    break
+                except ray.exceptions.ActorUnavailableError:  # Ray is restarting it
+                    time.sleep(RENEWAL / 4)
+                except ray.exceptions.GetTimeoutError:
+                    each = {"CPU": self._options["num_cpus"], **self._resources}
+                    line = f"{n} of {len(self)} agents serve after {seconds:g} s"
+                    raise DeviceError(f"{line}: has the cluster {each} for each?") from None
+                except ray.exceptions.RayError as error:
+                    raise DeviceError(f"an agent cannot serve: {error}") from None
 
     @contextlib.contextmanager
     def autoscale(

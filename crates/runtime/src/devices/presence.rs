@@ -178,6 +178,11 @@ impl Presence {
         self.now().counter = Some(counter);
     }
 
+    /// Nobody asks it any more.
+    pub(crate) fn is_not_asked(&self) {
+        self.now().counter = None;
+    }
+
     /// Does something with who asks what it has counted; `None` while there is nobody.
     pub(crate) fn counter<T>(&self, ask: impl FnOnce(&mut Counter) -> T) -> Option<T> {
         self.now().counter.as_mut().map(ask)
