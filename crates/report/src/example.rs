@@ -26,7 +26,7 @@ pub(crate) fn recording() -> Recording {
 
 /// The same run as an event file.
 pub(crate) fn lines() -> String {
-    let mut lines = vec![Line::Header(header())];
+    let mut lines = vec![Line::Header(Box::new(header()))];
     for (result, record) in epochs() {
         let EpochRecord { epoch, strategy, n_batches, .. } = record;
         lines.push(Line::Begin { epoch, strategy, n_batches });

@@ -103,7 +103,7 @@ pub struct Recording {
 #[serde(tag = "line", rename_all = "lowercase")]
 pub enum Line {
     /// The first one.
-    Header(Header),
+    Header(Box<Header>),
     /// An epoch begins.
     Begin {
         /// Its number.
@@ -306,7 +306,7 @@ fn header(line: Line) -> Result<Header, RecordError> {
         return Err(RecordError::NoHeader { why: "its beginning is missing".to_owned() });
     };
     match header.format {
-        FORMAT => Ok(header),
+        FORMAT => Ok(*header),
         found => Err(RecordError::Format { found, version: header.version }),
     }
 }
