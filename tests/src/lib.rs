@@ -10,6 +10,7 @@
 )]
 
 pub mod loading;
+pub mod members;
 pub mod programs;
 pub mod proxy;
 pub mod servers;

@@ -61,12 +61,13 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("samples", &["core"]),
     ("pack", &["core", "dataset", "ops", "io", "storage"]),
     ("bench", &["core", "dataset", "ops", "io", "figures"]),
+    ("top", &["scrape"]),
     ("firmware-sim", &["core", "nvme", "slots", "csd", "agent"]),
     (
         "cli",
         &[
             "core", "csd", "agent", "runtime", "energy", "samples", "report", "scrape",
-            "simulate", "pack", "bench",
+            "simulate", "pack", "bench", "top",
         ],
     ),
     ("capi", &["core", "runtime"]),
@@ -151,6 +152,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "tests",
         ],
     ),
+    ("ratatui", &["top"]),
     ("rcgen", &["csd", "storage", "tests"]), // in tests
     ("rustix", &["io", "python"]),           // in python a feature, see there
     ("num-traits", &["python"]),             // a feature, see there

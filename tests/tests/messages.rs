@@ -408,7 +408,7 @@ fn an_address_that_is_none_and_a_place_that_cannot_be_written() -> Result<()> {
         2,
         "`--events -`: give a file; standard output has the table",
     )?;
-    for flag in ["--events", "--trace", "--report"] {
+    for flag in ["--events", "--trace", "--trace-otlp", "--report"] {
         with_data(
             &data,
             &[flag, "/nowhere/file"],

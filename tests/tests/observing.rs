@@ -41,6 +41,7 @@ fn the_page_and_the_trace_of_a_run_are_made_again_of_its_events() -> Result<()> 
     let (again, trace_again) = (at("again.html"), at("trace-again.json"));
     let mut command = run(&["--epochs", "2", "--digest", "--accelerator", "sim:400"])?;
     command.args(["--report", &page, "--trace", &trace, "--events", &at("events.jsonl")]);
+    command.args(["--trace-otlp", &at("spans.jsonl")]);
     let ran = programs::run(&mut command, PATIENCE)?;
     ensure!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let output =
@@ -57,6 +58,7 @@ fn the_page_and_the_trace_of_a_run_are_made_again_of_its_events() -> Result<()> 
     let page = fs::read_to_string(&page)?;
     let events = fs::read(at("events.jsonl"))?;
     let recording = Recording::read(&mut &*events)?;
+    check_spans(&fs::read_to_string(at("spans.jsonl"))?, &recording.header.run)?;
     let delivered = |e: &bothends_report::EpochRecord| {
         e.moments.iter().filter(|m| m.what == bothends_runtime::What::Delivered).count()
     };
@@ -70,6 +72,26 @@ fn the_page_and_the_trace_of_a_run_are_made_again_of_its_events() -> Result<()> 
     for gone in ["host alone:", "<b>–</b>", "no accelerator"] {
         ensure!(!page.contains(gone), "{gone}");
     }
+    Ok(())
+}
+
+/// The spans of two epochs of 25 batches, of this run.
+fn check_spans(text: &str, run: &str) -> Result<()> {
+    let mut names = BTreeMap::new();
+    let mut traces = BTreeSet::new();
+    for line in text.lines() {
+        let request: Value = serde_json::from_str(line)?;
+        let resource = &request["resourceSpans"][0];
+        let attributes = &resource["resource"]["attributes"];
+        ensure!(attributes.to_string().contains(&format!("\"{run}\"")), "{attributes}");
+        for span in resource["scopeSpans"][0]["spans"].as_array().context("spans")? {
+            let name = span["name"].as_str().context("a name")?.to_owned();
+            *names.entry(name).or_insert(0) += 1;
+            traces.insert(span["traceId"].to_string());
+        }
+    }
+    ensure!(names["epoch"] == 2 && names["deliver batch"] == 50, "{names:?}");
+    ensure!(names["make batch"] >= 50 && traces.len() == 1, "{names:?} {traces:?}");
     Ok(())
 }
 
@@ -171,6 +193,32 @@ fn bad_event_files_are_refused_with_one_line_that_names_the_defect() -> Result<(
     Ok(())
 }
 
+#[test]
+fn places_that_are_none_are_named() -> Result<()> {
+    let collector = "`--trace-otlp https://collector:4318`: give a file, or http://HOST:PORT of a \
+                     collector (one on this machine can pass traces on by TLS)";
+    let mut traced = run(&["--trace-otlp", "https://collector:4318"])?;
+    let top = |url| {
+        let mut top = Command::new(programs::program("bothends")?);
+        top.args(["top", url]);
+        anyhow::Ok(top)
+    };
+    for (command, why) in [
+        (&mut traced, collector),
+        (&mut top("9100")?, "`9100`: give HOST:PORT, :PORT or http://HOST:PORT/metrics"),
+        (
+            &mut top(":9100")?,
+            "standard output is no terminal; give --once for one frame as text",
+        ),
+    ] {
+        let output = programs::run(command, PATIENCE)?;
+        let said = String::from_utf8(output.stderr)?;
+        ensure!(said == format!("error: {why}\n"), "{said}");
+        ensure!(output.status.code() == Some(2), "{said}");
+    }
+    Ok(())
+}
+
 /// A run under way that serves metrics; killed when dropped.
 struct Served {
     child: Child,
@@ -254,6 +302,16 @@ fn metrics_are_live_and_as_prometheus_wants_them() -> Result<()> {
         ensure!(value_of(&samples, name).is_some(), "{name} in\n{text}");
     }
     promtool(&text)?;
+    let mut top = Command::new(programs::program("bothends")?);
+    top.args(["top", "--once", "--every", "0.2", &served.address, ":1"]);
+    let frame = String::from_utf8(programs::run(&mut top, PATIENCE)?.stdout)?;
+    for line in [
+        "bothends top: 1 job, 1 rank, 0 agents, 1 without an answer",
+        &format!("{} 3", served.address),
+        "127.0.0.1:1: ",
+    ] {
+        ensure!(frame.lines().any(|it| it.starts_with(line)), "{line} in\n{frame}");
+    }
     // Nothing of the machine or the data.
     let data = generated()?;
     for secret in [data.to_str().unwrap(), "sim:ideal", "firmware-sim"] {
@@ -261,7 +319,11 @@ fn metrics_are_live_and_as_prometheus_wants_them() -> Result<()> {
     }
     let address = served.address.clone();
     drop(served);
-    ensure!(TcpStream::connect(address).is_err(), "it ends with the run");
+    ensure!(TcpStream::connect(&address).is_err(), "it ends with the run");
+    let gone = programs::run(&mut top, PATIENCE)?;
+    let said = String::from_utf8(gone.stderr)?;
+    ensure!(gone.status.code() == Some(1), "{said}");
+    ensure!(said.starts_with(&format!("error: nobody answers at {address}: ")), "{said}");
     Ok(())
 }
 

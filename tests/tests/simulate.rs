@@ -141,9 +141,31 @@ fn the_list_names_every_scenario() -> Result<()> {
     let text = text(&output);
     assert!(text.starts_with("steady "), "{text}");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/experiments");
-    let n_files = std::fs::read_dir(&folder)?.count() - 1; // without the folder `remote`
+    let n_files = std::fs::read_dir(&folder)?.count() - 2; // without two folders
     let n_remote = std::fs::read_dir(folder.join("remote"))?.count();
-    assert_eq!(text.lines().count(), n_files + n_remote);
+    let n_pool = std::fs::read_dir(folder.join("pool"))?.count();
+    assert_eq!(text.lines().count(), n_files + n_remote + n_pool);
+    Ok(())
+}
+
+#[test]
+fn jobs_on_a_pool_are_played_by_name_and_from_a_file() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let builtin = include_str!("../../configs/experiments/pool/pool-two-shares.json");
+    let file = folder.path().join("mine.json");
+    std::fs::write(&file, builtin.replace("pool-two-shares", "mine"))?;
+    let file = file.to_str().unwrap();
+    let by_name = ["--scenario", "pool-fed-and-starving", "--seeds", "1"];
+    let output = simulate(&[&by_name[..], &["--config", file, "--json", "-"]].concat())?;
+    ensure!(output.status.success(), "{}", output.status);
+    let json: Value = serde_json::from_slice(&output.stdout)?;
+    let names = json["pools"].as_array().unwrap().iter().map(|it| &it["name"]);
+    assert_eq!(names.collect::<Vec<_>>(), ["pool-fed-and-starving", "mine"]);
+    let row = &json["pools"][1]["rows"][2];
+    assert_eq!(row["variant"], "by need");
+    assert!(row["least"].as_f64().unwrap() >= 0.95, "{row}");
+    let table = text(&simulate(&["--config", file, "--seeds", "1"])?);
+    assert!(table.contains("\n6 jobs · at most 24 agents · 120 s · 1 seed\n"), "{table}");
     Ok(())
 }
 
@@ -304,6 +326,18 @@ fn doctor_measures_and_plan_answers() -> Result<()> {
     for key in ["images_per_s", "speedup", "utilisation", "host_cpu", "joules_per_image"]
     {
         assert!(json["rows"][1][key].is_number(), "{key}");
+    }
+    let pool = ["--plan", "--pool", "--jobs", "3", "--doctor", file];
+    let output = simulate(&[&pool[..], &["--accelerator", "100000"]].concat())?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = text(&output);
+    assert!(said.contains("\nA job lacks 100000 x 1.10 - "), "{said}");
+    assert!(said.contains("\nAgents: 3 x "), "{said}");
+    let output =
+        simulate(&[&pool[..], &["--agent-price", "0.5", "--json", "-"]].concat())?;
+    let json: Value = serde_json::from_slice(&output.stdout)?;
+    for key in ["agents", "host_bytes_per_s", "price_per_million_images"] {
+        assert!(json[key].is_number(), "{key}");
     }
     refuses(
         &["--plan", "--doctor", file, "--preset", "smartssd"],

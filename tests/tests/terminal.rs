@@ -124,7 +124,7 @@ fn the_examples_of_the_help_are_understood() -> Result<()> {
 fn every_help_fits_80_columns() -> Result<()> {
     let commands = [
         "demo", "run", "doctor", "inspect", "simulate", "pack", "unpack", "report",
-        "conform",
+        "conform", "top",
     ];
     let mut all: Vec<Vec<&str>> = vec![vec![]];
     all.extend(commands.map(|command| vec![command]));

@@ -21,7 +21,7 @@ use bench::BenchArgs;
 use describe::{CompletionsArgs, ManArgs};
 use run::RunArgs;
 use security::SecurityArgs;
-use show::ReportArgs;
+use show::{ReportArgs, TopArgs};
 use simulate::SimulateArgs;
 use words::{PAGE_CACHES, at_least_1, one_of};
 
@@ -134,6 +134,8 @@ pub(crate) enum Command {
     Conform(ConformArgs),
     /// Make the report of a run again, from its event file
     Report(ReportArgs),
+    /// Show live what agents and jobs do, from their metrics
+    Top(TopArgs),
     /// Completions of the three programs for bash, zsh, fish and others
     Completions(CompletionsArgs),
     /// Write man pages and completions for a package

@@ -10,6 +10,7 @@ mod pack;
 mod report;
 mod run;
 mod simulate;
+mod top;
 
 use clap::CommandFactory as _;
 
@@ -31,6 +32,7 @@ pub(crate) fn run(command: &Command, beside: &[clap::Command]) -> Result<(), Fai
         Command::Unpack(args) => pack::unpack(args),
         Command::Conform(args) => conform::conform(args),
         Command::Report(args) => report::report(args),
+        Command::Top(args) => top::top(args),
         Command::Completions(args) => {
             describe::completions(args, &programs());
             Ok(())

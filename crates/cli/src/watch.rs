@@ -4,7 +4,9 @@
 pub(crate) mod bar;
 pub(crate) mod events;
 pub(crate) mod metrics;
+pub(crate) mod otlp;
 pub(crate) mod recorder;
+pub(crate) mod run_id;
 
 use bothends_core::setting::Names;
 use bothends_runtime::{Ended, Moment, Observer, Progress};
@@ -12,6 +14,7 @@ use bothends_runtime::{Ended, Moment, Observer, Progress};
 use self::bar::Bar;
 use self::events::EventFile;
 use self::metrics::MetricsServer;
+use self::otlp::OtlpTrace;
 use self::recorder::Recorder;
 use crate::flags::flag;
 use crate::signals::Received;
@@ -23,6 +26,7 @@ pub(crate) struct Watch {
     pub(crate) recorder: Recorder,
     pub(crate) events: Option<EventFile>,
     pub(crate) metrics: Option<MetricsServer>,
+    pub(crate) otlp: Option<OtlpTrace>,
     pub(crate) signals: Option<Received>,
 }
 
@@ -30,9 +34,10 @@ impl Watch {
     fn all(&mut self) -> impl Iterator<Item = &mut dyn Observer> {
         let events = self.events.as_mut().map(|events| events as &mut dyn Observer);
         let metrics = self.metrics.as_mut().map(|metrics| metrics as &mut dyn Observer);
+        let otlp = self.otlp.as_mut().map(|otlp| otlp as &mut dyn Observer);
         let signals = self.signals.as_mut().map(|signals| signals as &mut dyn Observer);
         let always: [&mut dyn Observer; 2] = [&mut self.bar, &mut self.recorder];
-        always.into_iter().chain(events).chain(metrics).chain(signals)
+        always.into_iter().chain(events).chain(metrics).chain(otlp).chain(signals)
     }
 }
 

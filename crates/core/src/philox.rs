@@ -8,6 +8,11 @@ pub(crate) const PERMUTATION_DOMAIN: u32 = 0xFFFF_0000;
 /// The same of the waits before retries. The shuffle's rounds are added to its word, so this one is
 /// far from it.
 pub(crate) const FETCH_DOMAIN: u32 = 0xFFFF_8000;
+/// The same of the waits before a member of a pool is tried again, and of the order of the tries.
+pub(crate) const MEMBERS_DOMAIN: u32 = 0xFFFF_8001;
+
+/// First counter word of what is drawn for the ranks of a pool.
+pub(crate) const POOL_DOMAIN: u32 = 0xFFFF_0200;
 
 /// First counter word of what is drawn for a mix of data sets.
 pub(crate) const MIX_DOMAIN: u32 = 0xFFFF_0100;

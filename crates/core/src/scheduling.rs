@@ -4,8 +4,8 @@
 //! Reading order: `permutation` is the shuffle, `plan` the order of an epoch, and `order` one supplied
 //! by a sampler. `claim` and `ledger` say who has which batch, and `rates` how fast the prongs are.
 //! `select` decides who claims what and what is delivered next, and `objective` what the epoch
-//! optimises. `epoch` puts these together for one epoch, and `fetch` decides which bytes of remote
-//! objects are requested for it. `resume` and `digest` record how far an epoch
+//! optimises. `epoch` puts these together for one epoch, `members` decides which members of a pool take
+//! part in it, and `fetch` which bytes of remote objects are requested for it. `resume` and `digest` record how far an epoch
 //! has come and what it delivered.
 
 pub mod order;
@@ -20,6 +20,7 @@ pub mod select;
 
 pub mod epoch;
 pub mod fetch;
+pub use epoch::members;
 
 pub mod digest;
 pub mod resume;

@@ -33,18 +33,29 @@ use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner
 
 /// What a test run plays: about a minute of one core in the dev profile.
 const N_SCHEDULES: u64 = 1_000_000;
+/// The same of pools, which take longer: seconds.
+const N_OF_POOLS: u64 = 5_000;
 /// Seeds that a thread takes at once.
 const SHARE: u64 = 1_000;
 const MILLI: u64 = 1_000_000;
 
 #[test]
 fn every_promise_holds_in_every_schedule() {
+    play_all(N_SCHEDULES, schedules);
+}
+
+#[test]
+fn every_promise_holds_while_agents_of_a_pool_come_and_go() {
+    play_all(N_OF_POOLS, schedules_of_pools);
+}
+
+fn play_all(n: u64, draw: fn() -> BoxedStrategy<Schedule>) {
     let first = number("SCHEDULES_FROM").unwrap_or(0);
-    let seeds = first..first + number("SCHEDULES").unwrap_or(N_SCHEDULES);
-    let Some(seed) = first_broken(&seeds) else { return };
+    let seeds = first..first + number("SCHEDULES").unwrap_or(n);
+    let Some(seed) = first_broken(&seeds, draw) else { return };
     // The first report has been printed; those on the way to the smallest would only bury it.
     panic::set_hook(Box::new(|_| {}));
-    let smallest = shrink(seed);
+    let smallest = shrink(seed, draw);
     let _ = panic::take_hook();
     panic!(
         "seed {seed} (SCHEDULES_FROM={seed} SCHEDULES=1) breaks a promise: {smallest}"
@@ -60,7 +71,10 @@ fn number(key: &str) -> Option<u64> {
 
 /// Plays all seeds on all cores, and says every few seconds how far it is; the first seed
 /// that breaks a promise, if one does.
-fn first_broken(seeds: &Range<u64>) -> Option<u64> {
+fn first_broken(
+    seeds: &Range<u64>,
+    draw: fn() -> BoxedStrategy<Schedule>,
+) -> Option<u64> {
     let next = AtomicU64::new(seeds.start);
     let n_threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
@@ -68,7 +82,7 @@ fn first_broken(seeds: &Range<u64>) -> Option<u64> {
         for _ in 0..n_threads {
             let (report, next) = (report.clone(), &next);
             scope.spawn(move || {
-                while let Some(broken) = play_share(next, seeds.end) {
+                while let Some(broken) = play_share(next, seeds.end, draw) {
                     if report.send(broken).is_err() || broken.is_some() {
                         // Nobody begins another share.
                         next.store(seeds.end, Ordering::Relaxed);
@@ -83,13 +97,17 @@ fn first_broken(seeds: &Range<u64>) -> Option<u64> {
 }
 
 /// The next share of seeds: `None` when there is none, else what it found.
-fn play_share(next: &AtomicU64, end: u64) -> Option<Option<u64>> {
+fn play_share(
+    next: &AtomicU64,
+    end: u64,
+    draw: fn() -> BoxedStrategy<Schedule>,
+) -> Option<Option<u64>> {
     let first = next.fetch_add(SHARE, Ordering::Relaxed);
     let share = first..end.min(first.saturating_add(SHARE));
     if share.is_empty() {
         return None;
     }
-    let strategy = schedules();
+    let strategy = draw();
     Some(share.into_iter().find(|&seed| {
         let schedule = tree(&strategy, seed).1.current();
         panic::catch_unwind(AssertUnwindSafe(|| schedule.play())).is_err()
@@ -121,8 +139,8 @@ fn follow(seeds: &Range<u64>, reports: &mpsc::Receiver<Option<u64>>) -> Option<u
 }
 
 /// The smallest schedule that proptest finds to break a promise, and which.
-fn shrink(seed: u64) -> String {
-    let (mut runner, tree) = tree(&schedules(), seed);
+fn shrink(seed: u64, draw: fn() -> BoxedStrategy<Schedule>) -> String {
+    let (mut runner, tree) = tree(&draw(), seed);
     let result = runner.run_one(tree, |schedule| {
         schedule.play();
         Ok(())
@@ -156,16 +174,34 @@ fn tree<S: Strategy>(strategy: &S, seed: u64) -> (TestRunner, S::Tree) {
 
 // ---- drawing ------------------------------------------------------------------------------
 
-fn schedules() -> impl Strategy<Value = Schedule> {
+fn schedules() -> BoxedStrategy<Schedule> {
     let parts = prop_oneof![
         3 => prop::collection::vec(part(), 1),
         2 => prop::collection::vec(part(), 2..4),
     ];
-    (strategy(), plan(), parts).prop_map(|(strategy, plan, parts)| Schedule {
-        strategy,
-        plan,
-        parts,
-    })
+    let all = (strategy(), plan(), parts);
+    all.prop_map(|(strategy, plan, parts)| Schedule { strategy, plan, parts }).boxed()
+}
+
+/// Many agents that join and leave all the time, and ranks whose number changes in mid-epoch.
+fn schedules_of_pools() -> BoxedStrategy<Schedule> {
+    let joins_and_leaves = (0_u8..4).prop_map(|which| which << 4 | 15);
+    let event = prop_oneof![1 => joins_and_leaves, 3 => any::<u8>()];
+    let devices = prop::collection::vec(device(), 4..16);
+    let events = prop::collection::vec(event, 0..320);
+    let part = (part(), 1_u32..6, devices, events).prop_map(
+        |(part, world, mut devices, events)| {
+            for device in &mut devices {
+                let shards = part.shards;
+                device.config.shard = device.config.shard.filter(|shard| *shard < shards);
+            }
+            Part { world, devices, events, ..part }
+        },
+    );
+    let plan = (plan(), 50_u64..300);
+    let plan = plan.prop_map(|(plan, n_samples)| PlanConfig { n_samples, ..plan });
+    let all = (strategy(), plan, prop::collection::vec(part, 1..4));
+    all.prop_map(|(strategy, plan, parts)| Schedule { strategy, plan, parts }).boxed()
 }
 
 /// Each as it is by default, and some as they can be told to be: the epochs are too short for
@@ -214,10 +250,11 @@ fn part() -> impl Strategy<Value = Part> {
     let devices = prop::collection::vec(device(), 0..4);
     let events = prop::collection::vec(any::<u8>(), 0..160);
     let accelerator_ns = option::of(Just(3 * MILLI));
-    let costs = (objective(), accelerator_ns, 0_u32..30);
+    let back_quota = option::weighted(0.3, 1_u32..24);
+    let costs = (objective(), accelerator_ns, 0_u32..30, back_quota);
     (world, front(), devices, 0_u16..4, costs, events).prop_map(
         |(world, front, mut devices, shards, costs, events)| {
-            let (objective, accelerator_ns, stop_after) = costs;
+            let (objective, accelerator_ns, stop_after, back_quota) = costs;
             for device in &mut devices {
                 device.config.shard = device.config.shard.filter(|shard| *shard < shards);
             }
@@ -225,6 +262,7 @@ fn part() -> impl Strategy<Value = Part> {
                 world,
                 front,
                 devices,
+                back_quota,
                 shards,
                 objective,
                 accelerator_ns,

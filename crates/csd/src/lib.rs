@@ -38,7 +38,7 @@ pub use words::job::{
     Answer, Busy, Capabilities, DeviceStats, Ending, EnergyReading, Inquiry,
     PROTOCOL_VERSION, RecordDigest, Session, SessionId,
 };
-pub use words::{address, admission, job, key, wire};
+pub use words::{address, admission, job, key, pool, wire};
 // What a job is, whoever makes it.
 pub use bothends_slots::{Job, JobId};
 

@@ -4,5 +4,6 @@ pub mod address;
 pub mod admission;
 pub mod job;
 pub mod key;
+pub mod pool;
 pub(crate) mod trust;
 pub mod wire;

@@ -63,6 +63,7 @@ fn describe(raised: &Bound<'_, PyAny>, error: &RuntimeError) -> PyResult<()> {
         }
         RuntimeError::Gpu { gpu: device, .. }
         | RuntimeError::Device { device, .. }
+        | RuntimeError::EmptyPool { device }
         | RuntimeError::Untrusted { device, .. }
         | RuntimeError::Spawn { spec: device, .. } => raised.setattr("device", device),
         _ => Ok(()),

@@ -3,7 +3,7 @@
 //!
 //! Reading order: `loader` (a loader and an epoch's consumers), `supplied` (samples that Python lists), `batch` (a batch and its
 //! owners), `array` (one tensor of it), `dlpack` (how a tensor is shared), `errors` (what Python
-//! catches), `programs` (the command line). The Python half has names, defaults and frameworks (`python/bothends/_loader.py`). The GIL
+//! catches), `programs` (the command line), `pool` (what many jobs have in common). The Python half has names, defaults and frameworks (`python/bothends/_loader.py`). The GIL
 //! is released in every wait.
 
 mod errors;
@@ -13,6 +13,7 @@ mod batch;
 mod dlpack;
 mod loader;
 mod memory;
+mod pool;
 mod programs;
 mod supplied;
 mod view;
@@ -32,6 +33,8 @@ mod _native {
     use crate::loader::{Consumer, NativeLoader, own_gpu, without_secrets};
     #[pymodule_export]
     use crate::programs::run_program;
+    #[pymodule_export]
+    use crate::pool::{PoolSize, together, wanted_agents};
     #[pymodule_export]
     use crate::supplied::Samples;
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
+import types
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,20 @@ def test_the_environment_says_who_we_are(
         who(small)
     monkeypatch.delenv(rank)
     assert "rank 0 of 1" in who(small), "half a launcher is none"
+
+
+def test_ray_train_says_who_we_are(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def driver() -> Any:
+        raise RuntimeError("`get_context` cannot be used outside of a training function")
+
+    said: dict[str, Any] = {"get_world_rank": lambda: 2, "get_world_size": lambda: 3}
+    for context, expected in [
+        (driver, "rank 0 of 1"),
+        (lambda: types.SimpleNamespace(**said), "rank 2 of 3"),
+        (lambda: types.SimpleNamespace(**dict.fromkeys(said, lambda: None)), "rank 0 of 1"),
+    ]:
+        monkeypatch.setitem(sys.modules, "ray.train", types.SimpleNamespace(get_context=context))
+        assert expected in who(small)
 
 
 def test_a_batch_script_of_slurm_is_one_process(
@@ -399,3 +415,62 @@ def test_spawned_ranks_divide_a_machine(
     said = children.run(COUNTED, small, **runtime, **meets)
     line = "3 ranks share this machine (processes that registered)"
     assert said.count(line) == 3, said
+
+
+RANK_OF_ELASTIC_JOB = """
+import json, pathlib, sys, time
+import bothends, streams
+
+data, state, n = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3])
+batches = streams.loader(data, rank=None, world_size=None, last="pad", workers=1)
+if state.exists():
+    batches.load_state_dict(json.loads(state.read_text()))
+feed = batches.batches()
+for step in streams.taken(feed, n) if n else map(streams.step, feed):
+    print(json.dumps([i for i, counts in zip(step.ids, step.mask) if counts]), flush=True)
+print(json.dumps(batches.state_dict()), flush=True)
+if n:
+    # Steps behind the checkpoint: the job dies in them, and they are trained again.
+    streams.taken(feed, 2)
+    print("dies", flush=True)
+    time.sleep(600)
+
+"""
+
+
+def test_an_elastic_job_takes_every_sample_once(many: Path, tmp_path: Path) -> None:
+    """3, then 2, then 4 processes, as torchrun restarts them: killed in mid-epoch, each time in
+    batches that come after the checkpoint."""
+    checkpoint = tmp_path / "state.json"
+    seen: list[int] = []
+    for world, n in [(3, 7), (2, 11), (4, 0)]:
+        ranks = [
+            children.start(
+                RANK_OF_ELASTIC_JOB,
+                many,
+                checkpoint,
+                n,
+                RANK=str(rank),
+                WORLD_SIZE=str(world),
+                LOCAL_RANK=str(rank),
+            )
+            for rank in range(world)
+        ]
+        states, counts = set(), set()
+        for rank in ranks:
+            lines = []
+            while not (lines and lines[-1].startswith("{")):
+                lines.append(children.line(rank))
+            if n:
+                assert children.line(rank) == "dies"
+                assert len(lines) == n + 1
+            counts.add(len(lines))
+            seen += [sample for line in lines[:-1] for sample in json.loads(line)]
+            states.add(lines[-1])
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
+        assert len(states) == 1, "one state is that of all"
+        assert len(counts) == 1, "ranks take equal numbers of steps"
+        checkpoint.write_text(states.pop())
+    assert sorted(seen) == list(range(500))

@@ -26,7 +26,7 @@ pub(crate) fn recording() -> Recording {
 
 /// The same run as an event file.
 pub(crate) fn lines() -> String {
-    let mut lines = vec![Line::Header(header())];
+    let mut lines = vec![Line::Header(Box::new(header()))];
     for (result, record) in epochs() {
         let EpochRecord { epoch, strategy, n_batches, .. } = record;
         lines.push(Line::Begin { epoch, strategy, n_batches });
@@ -47,6 +47,7 @@ fn header() -> Header {
     Header {
         format: FORMAT,
         version: "0.1.0".to_owned(),
+        run: "job-7".to_owned(),
         title: "One epoch, two ends".to_owned(),
         note: "The device and the accelerator are emulated.".to_owned(),
         generated_images: true,

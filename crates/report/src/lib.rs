@@ -1,5 +1,5 @@
 //! Results for people and their tools: one self-contained page ([`html`]), one plain table
-//! ([`table`]), a trace for viewers ([`trace()`]), metrics as text ([`Metrics`]), and samples to
+//! ([`table`]), traces for viewers and collectors ([`trace()`], [`Spans`]), metrics as text ([`Metrics`]), and samples to
 //! look at ([`sheet()`]).
 //!
 //! These are pure functions: nothing is measured, opened or written here, and the page needs no
@@ -27,7 +27,7 @@ pub use page::html;
 pub use record::{EpochRecord, FORMAT, Header, Line, RecordError, Recording};
 pub use series::{Held, Step, Waiting};
 pub use sheet::{Picture, Sheet, SheetCell, SheetRow, sheet};
-pub use trace::trace;
+pub use trace::{Spans, trace};
 
 #[cfg(test)]
 mod example;

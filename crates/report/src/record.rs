@@ -24,6 +24,9 @@ pub struct Header {
     pub format: u32,
     /// The version of the program.
     pub version: String,
+    /// The run's id, by which its metrics, spans and agents' logs name it; empty in older files.
+    #[serde(default)]
+    pub run: String,
     /// The heading of the report.
     pub title: String,
     /// Caveats in plain sentences; may be empty.
@@ -100,7 +103,7 @@ pub struct Recording {
 #[serde(tag = "line", rename_all = "lowercase")]
 pub enum Line {
     /// The first one.
-    Header(Header),
+    Header(Box<Header>),
     /// An epoch begins.
     Begin {
         /// Its number.
@@ -303,7 +306,7 @@ fn header(line: Line) -> Result<Header, RecordError> {
         return Err(RecordError::NoHeader { why: "its beginning is missing".to_owned() });
     };
     match header.format {
-        FORMAT => Ok(header),
+        FORMAT => Ok(*header),
         found => Err(RecordError::Format { found, version: header.version }),
     }
 }

@@ -3,7 +3,9 @@
 //!
 //! There is a process for the host, for each device, for delivery, and for the epochs. A batch is one
 //! complete event from claim to finish; batches in progress at the same time are in separate rows.
-//! Counters show the waiting batches and both ends.
+//! Counters show the waiting batches and both ends. `otlp` has the same for OpenTelemetry.
+
+mod otlp;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +16,8 @@ use bothends_figures::{Moment, What};
 
 use crate::record::{EpochRecord, Recording};
 use crate::series::Queue;
+
+pub use otlp::Spans;
 
 /// Processes of the trace.
 const EPOCHS: u32 = 1;

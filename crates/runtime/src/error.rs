@@ -71,6 +71,15 @@ pub enum RuntimeError {
         /// What is wrong and what is expected.
         why: String,
     },
+    /// Devices are required, and no member of a pool can be reached.
+    #[error(
+        "no member of the pool {device} takes part; are agents running there, with the same data and \
+         key?"
+    )]
+    EmptyPool {
+        /// The pool as given.
+        device: String,
+    },
     /// A device could not be started or refused the session.
     #[error("device {device}: {source}")]
     Device {
@@ -274,6 +283,7 @@ impl RuntimeError {
             | Self::Remote { .. } => ErrorKind::Data,
             Self::BadSample { .. } => ErrorKind::Sample,
             Self::Device { .. }
+            | Self::EmptyPool { .. }
             | Self::Spawn { .. }
             | Self::Untrusted { .. }
             | Self::Gpu { .. } => ErrorKind::Device,

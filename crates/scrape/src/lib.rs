@@ -2,7 +2,11 @@
 //!
 //! One thread answers one request after another and keeps nobody waiting: a client that has not
 //! sent its request within a second is dropped. It serves the text that it is given at `/metrics` and
-//! nothing else. What the numbers are is for the caller.
+//! nothing else. What the numbers are is for the caller. `ask` asks such programs, and `text` reads
+//! what they answer.
+
+mod ask;
+mod text;
 
 use std::io::{ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -10,6 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+pub use ask::{Endpoint, get_all};
+pub use text::{Sample, samples};
 
 /// Longest request that is read.
 const MOST_REQUEST_BYTES: usize = 8 << 10;

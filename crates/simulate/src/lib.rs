@@ -7,11 +7,12 @@
 //! seed determine the outcome. A [`Scenario`] is a named set of worlds, read from a file;
 //! [`Scenario::run`] plays strategies in it, [`table()`] shows the results, [`sizing`] answers whether
 //! devices would pay, and [`diagnosis`] what limits a job. [`remote`] plays records that are fetched over
-//! a long link. Contention for the host's memory and for a
+//! a long link, and [`pool`] many jobs that share agents. Contention for the host's memory and for a
 //! device's flash is not modelled. Read `world.rs`, then `play.rs`, then `scenario.rs`.
 
 pub mod noise;
 pub mod play;
+pub mod pool;
 pub mod remote;
 pub mod world;
 

@@ -4,11 +4,13 @@
 //! Prices are not considered. An epoch is played for each number of devices, configured as in the
 //! runtime, once with the middle of all figures and once with each of their ends. `verdict.rs` decides
 //! what that means, `advice.rs` puts it into sentences, `conditions.rs` says when figures may not be
-//! trusted, and `interval.rs` computes their ends.
+//! trusted, and `interval.rs` computes their ends. `pool.rs` plans a pool of agents for many
+//! jobs, which plays nothing.
 
 mod advice;
 mod conditions;
 mod interval;
+mod pool;
 mod verdict;
 
 use bothends_core::columns;
@@ -19,6 +21,7 @@ use serde::Serialize;
 
 pub use conditions::{Conditions, Doubt};
 pub use interval::{Interval, three_digits, wants_another_round};
+pub use pool::{PoolPlan, PoolQuestion};
 pub use verdict::{Buy, Case, Evidence, Kind, Offer, Verdict, decide};
 
 use crate::energy::Power;

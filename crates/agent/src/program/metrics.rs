@@ -101,6 +101,31 @@ mod tests {
 
     use super::*;
 
+    /// Every metric of agents that the dashboard shows is one, with the label by which agents are chosen.
+    #[test]
+    fn the_dashboard_shows_metrics_that_there_are() {
+        const DASHBOARD: &str =
+            include_str!("../../../../configs/dashboards/grafana.json");
+        let text = text(&Counts::default(), &[Arc::new(Refusals::default())]);
+        let families: Vec<&str> = text
+            .lines()
+            .filter_map(|line| {
+                line.strip_prefix("# TYPE bothends_agent_")?.split(' ').next()
+            })
+            .collect();
+        let mut n_shown = 0;
+        for shown in DASHBOARD.split("bothends_agent_").skip(1) {
+            let end = shown.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap();
+            let (name, rest) = shown.split_at(end);
+            assert!(families.contains(&name), "bothends_agent_{name} is no metric");
+            let is_choice = name == "info" && rest.starts_with(", instance)");
+            let is_chosen = rest.starts_with(r#"{instance=~\"$agent\"}"#);
+            assert!(is_chosen || is_choice, "{name}{rest}");
+            n_shown += 1;
+        }
+        assert!(n_shown >= 7, "{n_shown}");
+    }
+
     #[test]
     fn every_number_has_a_name_a_kind_and_a_sentence() {
         let energy_uj = 2_500_000;

@@ -188,8 +188,9 @@ pub(crate) struct HostArgs {
 #[command(next_help_heading = "Devices: the second prong")]
 pub(crate) struct DeviceArgs {
     /// A device (may repeat): sim:PRESET[,key=value...], tcp+noise://HOST:PORT,
-    /// tls://HOST:PORT, tcp://HOST:PORT (this machine only), unix:///PATH, spool:///DIRECTORY or
-    /// cuda:N (a GPU of this machine)
+    /// tls://HOST:PORT, tcp://HOST:PORT (this machine only), unix:///PATH, spool:///DIRECTORY,
+    /// cuda:N (a GPU of this machine), or a pool of devices that come and go:
+    /// pool://HOST:PORT,..., pool+file:///PATH or pool+dns://HOST:PORT
     #[arg(long, value_name = "SPEC", action = ArgAction::Append)]
     pub(crate) csd: Vec<String>,
     #[command(flatten)]

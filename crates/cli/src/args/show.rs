@@ -14,6 +14,10 @@ pub(crate) struct ShowArgs {
     /// Write a trace for ui.perfetto.dev or chrome://tracing
     #[arg(long, value_name = "FILE.json", hide_short_help = true)]
     pub(crate) trace: Option<PathBuf>,
+    /// Write spans of OpenTelemetry when an epoch is over: to a file of OTLP/JSON lines, or to a
+    /// collector at http://HOST:PORT
+    #[arg(long, value_name = "FILE|URL", hide_short_help = true)]
+    pub(crate) trace_otlp: Option<PathBuf>,
     /// Write events as they happen, one JSON object per line, for `bothends report`
     #[arg(long, value_name = "FILE.jsonl", hide_short_help = true)]
     pub(crate) events: Option<PathBuf>,
@@ -37,4 +41,18 @@ pub(crate) struct ReportArgs {
     /// Write a trace, too, for ui.perfetto.dev or chrome://tracing
     #[arg(long, value_name = "FILE.json")]
     pub(crate) trace: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopArgs {
+    /// Where hosts and agents give their metrics (`--metrics`): HOST:PORT, :PORT for this machine, or
+    /// http://HOST:PORT/PATH
+    #[arg(value_name = "URL", required = true)]
+    pub(crate) urls: Vec<String>,
+    /// Seconds from one look to the next
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    pub(crate) every: f64,
+    /// Print one frame as text, 80 columns wide, after two looks
+    #[arg(long)]
+    pub(crate) once: bool,
 }

@@ -20,7 +20,9 @@ Examples:
     bothends simulate --scenario device-dies --recovery off
   Whether to buy devices, from what doctor measured:
     bothends doctor --data /data/train --csd sim:newport --json doctor.json
-    bothends simulate --plan --doctor doctor.json --accelerator resnet50-a100";
+    bothends simulate --plan --doctor doctor.json --accelerator resnet50-a100
+  How many agents ten such jobs need together:
+    bothends simulate --plan --pool --jobs 10 --doctor doctor.json";
 
 fn strategies() -> String {
     format!(
@@ -93,9 +95,25 @@ pub(crate) struct SizingArgs {
         default_value = ACCELERATOR
     )]
     pub(crate) accelerator: String,
+    /// Instead of devices for this host, plan a pool of agents like the device: how many, over which
+    /// links, at what price
+    #[arg(long, requires = "plan", conflicts_with = "count")]
+    pub(crate) pool: bool,
+    /// Jobs like the measured one that share the pool
+    #[arg(long, value_name = "N", requires = "pool", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) jobs: u32,
+    /// What an hour of an agent costs, in any currency
+    #[arg(long, value_name = "PRICE", requires = "pool", value_parser = price)]
+    pub(crate) agent_price: Option<f64>,
     /// Host workers; by default the most that doctor measured
     #[arg(long, value_name = "N", requires = "plan", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) workers: Option<u32>,
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    let price =
+        text.parse().ok().filter(|price: &f64| price.is_finite() && *price >= 0.0);
+    price.ok_or_else(|| "it must be a number, 0 or more".to_owned())
 }
 
 /// Flags that play scenarios.

@@ -87,7 +87,8 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failed> {
     let header = as_demo(header, args.data.as_deref());
     let mut loader = Loader::over(Runtime::open(config)?);
     let recorder = Recorder::new(Keep::Moments);
-    let mut watch = Watch { bar, recorder, events: None, metrics: None, signals: None };
+    let mut watch =
+        Watch { bar, recorder, events: None, metrics: None, otlp: None, signals: None };
     let result = drive(&mut loader, &how, &mut watch);
     watch.bar.clear();
     let result = result?;

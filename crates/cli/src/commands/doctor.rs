@@ -34,7 +34,7 @@ use crate::args::{ACCELERATOR, DoctorArgs};
 use crate::failed::{Failed, wrong};
 use crate::typed::recipe;
 use crate::watch::bar::Bar;
-use crate::watch::recorder::now;
+use crate::watch::run_id::now;
 use crate::{energy, file, say};
 
 /// How long each part of the job is measured.
@@ -416,7 +416,7 @@ fn device(
             presets::speed(sim),
             "modelled: an emulated device was measured",
         ),
-        DeviceSpec::At { .. } | DeviceSpec::Gpu { .. } => {
+        DeviceSpec::At { .. } | DeviceSpec::Pool(_) | DeviceSpec::Gpu { .. } => {
             (None, Speed::MEASURED, "measured")
         }
     };

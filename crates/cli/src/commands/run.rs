@@ -20,6 +20,7 @@ use crate::watch::Watch;
 use crate::watch::bar::Bar;
 use crate::watch::events::EventFile;
 use crate::watch::metrics::MetricsServer;
+use crate::watch::otlp::OtlpTrace;
 use crate::watch::recorder::{Keep, Recorder, header};
 use crate::{energy, file, say, typed};
 
@@ -44,7 +45,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
         file::check_writable(path)?;
     }
     let metrics = show.metrics.as_deref();
-    let metrics = metrics.map(|at| MetricsServer::start(at, *rank)).transpose()?;
+    let metrics = metrics.map(|at| MetricsServer::start(at, *rank, &header.run));
+    let otlp = show.trace_otlp.as_deref();
+    let otlp = otlp.map(|to| OtlpTrace::start(to, *rank, &header.run));
     let keep = match show.report.is_some() || show.trace.is_some() {
         true => Keep::Moments,
         false => Keep::Figures,
@@ -57,7 +60,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
             .as_deref()
             .map(|path| EventFile::create(path, &header))
             .transpose()?,
-        metrics,
+        metrics: metrics.transpose()?,
+        otlp: otlp.transpose()?,
         signals: Some(signals.clone()),
     };
     let driven = drive(&mut loader, &how, &mut watch);
@@ -91,6 +95,9 @@ fn show_result(
     }
     if let Some(events) = watch.events {
         events.end(result)?;
+    }
+    if let Some(otlp) = watch.otlp {
+        otlp.end()?;
     }
     let recording = watch.recorder.recording(header, result);
     let input = ReportInput::from(&recording);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bothends_core::objective::Objective;
 use bothends_core::select::StrategyConfig;
+use bothends_simulate::pool::{self, PoolResult, PoolScenario, pool_table};
 use bothends_simulate::remote::{self, RemoteResult, RemoteScenario, remote_table};
 use bothends_simulate::scenario::{all, find};
 use bothends_simulate::{LABEL, Scenario, ScenarioError, ScenarioResult, table};
@@ -32,7 +33,7 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<(), Failed> {
     let strategies = strategies(&args.strategy)?;
     let objective = args.objective.as_deref().map(str::parse).transpose();
     let objective = objective.map_err(wrong)?;
-    let (mut scenarios, remote) = scenarios(args)?;
+    let Chosen { mut scenarios, remote, pools } = chosen(args)?;
     for scenario in &mut scenarios {
         override_with(args, objective, scenario);
     }
@@ -58,12 +59,19 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<(), Failed> {
     if prints_tables {
         remote.iter().for_each(|result| say::text(&remote_table(result)));
     }
+    let pools: Vec<PoolResult> = pools.iter().map(PoolScenario::run).collect();
+    if prints_tables {
+        pools.iter().for_each(|result| say::text(&pool_table(result)));
+    }
     if let Some(path) = &args.json {
         let version = env!("CARGO_PKG_VERSION");
         let mut json =
             json!({ "version": version, "label": LABEL, "scenarios": results });
         if !remote.is_empty() {
             json["remote"] = json!(remote);
+        }
+        if !pools.is_empty() {
+            json["pools"] = json!(pools);
         }
         file::write(path, &serde_json::to_string_pretty(&json)?)?;
     }
@@ -74,7 +82,9 @@ fn list() -> Result<(), Failed> {
     let scenarios = all()?.into_iter().map(|scenario| (scenario.name, scenario.about));
     let remote = remote::all()?.into_iter();
     let remote = remote.map(|scenario| (scenario.name, scenario.about));
-    let all: Vec<_> = scenarios.chain(remote).collect();
+    let pools = pool::all()?.into_iter();
+    let pools = pools.map(|scenario| (scenario.name, scenario.about));
+    let all: Vec<_> = scenarios.chain(remote).chain(pools).collect();
     let width = all.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, about) in &all {
         say::text(&format!("{name:<width$}  {about}"));
@@ -98,10 +108,18 @@ fn strategies(names: &[String]) -> Result<Vec<StrategyConfig>, Failed> {
     Ok(strategies)
 }
 
-/// The scenarios by name, then those of files; and the same of records behind a link.
-fn scenarios(
-    args: &SimulateArgs,
-) -> Result<(Vec<Scenario>, Vec<RemoteScenario>), Failed> {
+/// What is played.
+#[derive(Default)]
+struct Chosen {
+    scenarios: Vec<Scenario>,
+    /// Records behind a link.
+    remote: Vec<RemoteScenario>,
+    /// Jobs that share agents.
+    pools: Vec<PoolScenario>,
+}
+
+/// Scenarios by name, then those of files.
+fn chosen(args: &SimulateArgs) -> Result<Chosen, Failed> {
     if args.scenario.is_empty() && args.config.is_empty() {
         return Err(wrong(
             "nothing to simulate: give --scenario NAME, --scenario all, or --config FILE; \
@@ -109,35 +127,42 @@ fn scenarios(
                 .to_owned(),
         ));
     }
-    let (mut scenarios, mut remote) = (Vec::new(), Vec::new());
+    let mut chosen = Chosen::default();
     for name in &args.scenario {
         if name == "all" {
-            scenarios.extend(all()?);
-            remote.extend(remote::all()?);
+            chosen.scenarios.extend(all()?);
+            chosen.remote.extend(remote::all()?);
+            chosen.pools.extend(pool::all()?);
         } else if let Some(found) = remote::find(name)? {
-            remote.push(found);
+            chosen.remote.push(found);
+        } else if let Some(found) = pool::find(name)? {
+            chosen.pools.push(found);
         } else {
-            scenarios.push(find(name).or_else(with_remote_names).map_err(wrong)?);
+            chosen.scenarios.push(find(name).or_else(with_other_names).map_err(wrong)?);
         }
     }
     for path in &args.config {
-        match RemoteScenario::load(path)? {
-            Some(scenario) => remote.push(scenario),
-            None => scenarios.push(Scenario::load(path)?),
+        if let Some(scenario) = RemoteScenario::load(path)? {
+            chosen.remote.push(scenario);
+        } else if let Some(scenario) = PoolScenario::load(path)? {
+            chosen.pools.push(scenario);
+        } else {
+            chosen.scenarios.push(Scenario::load(path)?);
         }
     }
-    for scenario in &mut remote {
-        if let Some(n_seeds) = args.seeds {
-            scenario.seeds = (1..=n_seeds).collect();
-        }
+    if let Some(n_seeds) = args.seeds {
+        let remote = chosen.remote.iter_mut().map(|scenario| &mut scenario.seeds);
+        let pools = chosen.pools.iter_mut().map(|scenario| &mut scenario.seeds);
+        remote.chain(pools).for_each(|seeds| *seeds = (1..=n_seeds).collect());
     }
-    Ok((scenarios, remote))
+    Ok(chosen)
 }
 
-/// The name that was meant may be that of a remote scenario.
-fn with_remote_names(error: ScenarioError) -> Result<Scenario, ScenarioError> {
+/// The name that was meant may be that of a remote scenario, or of one of a pool.
+fn with_other_names(error: ScenarioError) -> Result<Scenario, ScenarioError> {
     let ScenarioError::Unknown { name, mut known } = error else { return Err(error) };
     known.extend(remote::all()?.into_iter().map(|scenario| scenario.name));
+    known.extend(pool::all()?.into_iter().map(|scenario| scenario.name));
     Err(ScenarioError::Unknown { name, known })
 }
 

@@ -39,7 +39,7 @@ impl EventFile {
             n_moments: 0,
             error: None,
         };
-        events.write(&[Line::Header(header.clone())]);
+        events.write(&[Line::Header(Box::new(header.clone()))]);
         events.checked()
     }
 

@@ -11,10 +11,6 @@ use bothends_scrape::Scrape;
 
 use crate::failed::{Failed, wrong};
 use crate::say;
-use crate::watch::recorder::now;
-
-/// Where launchers say which job the ranks of a machine, or of several, belong to.
-const JOBS: [&str; 2] = ["TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"];
 
 /// The counters, and who serves them. The address is given up when it is dropped.
 #[derive(Debug)]
@@ -26,14 +22,13 @@ pub(crate) struct MetricsServer {
 
 impl MetricsServer {
     /// Listens, and says where.
-    pub(crate) fn start(address: &str, rank: u32) -> Result<Self, Failed> {
+    pub(crate) fn start(address: &str, rank: u32, run: &str) -> Result<Self, Failed> {
         let addresses = bothends_scrape::parse(address).ok_or_else(|| {
             wrong(format!(
                 "`--metrics {address}`: give HOST:PORT, or :PORT for this machine alone"
             ))
         })?;
-        let run = run_name(|variable| std::env::var(variable).ok());
-        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), rank, &run);
+        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), rank, run);
         let metrics = Arc::new(Mutex::new(metrics));
         let asked = Arc::clone(&metrics);
         let text = move || asked.lock().unwrap_or_else(PoisonError::into_inner).text();
@@ -80,13 +75,6 @@ impl Observer for MetricsServer {
     }
 }
 
-/// The launcher's job, which all its ranks share; else when this process began, and its number.
-fn run_name(told: impl Fn(&str) -> Option<String>) -> String {
-    // torchrun writes `none` unless it was given a name.
-    let job = JOBS.iter().find_map(|job| told(job).filter(|name| name != "none"));
-    job.unwrap_or_else(|| format!("{}-{}", now(), std::process::id()))
-}
-
 /// What was read from storage is known when an epoch is over, and absent before.
 fn by_path(bytes: Bytes) -> Vec<(&'static str, u64)> {
     let read = (bytes.storage_read > 0).then_some(("storage_read", bytes.storage_read));
@@ -106,27 +94,16 @@ mod tests {
 
     #[test]
     fn the_run_is_asked_for_its_numbers() {
-        let server = MetricsServer::start(":0", 5).unwrap();
+        let server = MetricsServer::start(":0", 5, "job-7").unwrap();
         server.tell(|metrics| metrics.begin(3, 77));
         let mut stream = TcpStream::connect(server.scrape.address()).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(
-            answer.contains("\nbothends_epoch_batches{rank=\"5\",run=\""),
+            answer.contains("\nbothends_epoch_batches{rank=\"5\",run=\"job-7\"}"),
             "{answer}"
         );
-        assert!(matches!(MetricsServer::start("9100", 0), Err(Failed::Arguments(_))));
-    }
-
-    #[test]
-    fn the_ranks_of_a_job_have_one_run() {
-        let slurm = |variable: &str| match variable {
-            "SLURM_JOB_ID" => Some("4711".to_owned()),
-            _ => Some("none".to_owned()),
-        };
-        assert_eq!(run_name(slurm), "4711");
-        let alone = run_name(|_| None);
-        assert!(alone.ends_with(&format!("-{}", std::process::id())), "{alone}");
+        assert!(matches!(MetricsServer::start("9100", 0, ""), Err(Failed::Arguments(_))));
     }
 }

@@ -1,5 +1,6 @@
 //! From a run's result to what is recorded of it, and so to what the report draws.
 
+use super::run_id::{now, run_id};
 use bothends_report::{EpochRecord, FORMAT, Header, Recording};
 use bothends_runtime::{
     DriveConfig, Ended, Machine, Observer, RunConfig, RunResult, settings,
@@ -12,6 +13,7 @@ pub(crate) fn header(title: &str, config: &RunConfig, how: &DriveConfig) -> Head
     Header {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        run: run_id(),
         title: title.to_owned(),
         note: String::new(),
         generated_images: false,
@@ -56,7 +58,8 @@ impl Observer for Recorder {
     }
 }
 
-fn record(ended: &Ended<'_>, keep: Keep) -> EpochRecord {
+/// An epoch that is over, with what is to be kept of it.
+pub(crate) fn record(ended: &Ended<'_>, keep: Keep) -> EpochRecord {
     let Ended { result, log, usage, .. } = ended;
     let begun = EpochRecord {
         figures: Some((*result).clone()),
@@ -76,18 +79,4 @@ fn record(ended: &Ended<'_>, keep: Keep) -> EpochRecord {
 /// The result without its epochs, which have lines of their own.
 pub(crate) fn without_epochs(result: &RunResult) -> RunResult {
     RunResult { epochs: Vec::new(), ..result.clone() }
-}
-
-/// The date and time in UTC, from the kernel's clock.
-pub(crate) fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%MZ").to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_date_is_a_date() {
-        let now = super::now();
-        assert!(now.len() == 17 && now.starts_with("20") && now.ends_with('Z'), "{now}");
-    }
 }

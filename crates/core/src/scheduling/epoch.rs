@@ -7,6 +7,7 @@
 
 mod books;
 pub(crate) mod device;
+pub mod members;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use crate::ids::{BatchIdx, DeviceIdx, Ns, Prong};
 use crate::ledger::OpenTo;
 use crate::ledger::hand::Hand;
 use crate::objective::{Allowance, Objective, is_needed_of_host};
+use crate::rates::Times;
 use crate::select::view::{Back, Health};
 use crate::select::{Strategy, StrategyConfig};
 
@@ -34,6 +36,10 @@ pub struct EpochConfig {
     pub objective: Objective,
     /// The devices; their numbers are their places here.
     pub devices: Vec<DeviceConfig>,
+    /// Batches outstanding or waiting for delivery at most, of all devices together. The devices that
+    /// take part share it equally, each within its `buffer`; `None` where the buffers are all there is.
+    /// It is the sum of all `slots` at least: what silent devices keep must leave the others theirs.
+    pub back_quota: Option<u32>,
     /// Shards that the batches are dealt to in turn, for devices that have one of them
     /// only; 1 (or 0) where every device has all the data.
     pub shards: u16,
@@ -44,6 +50,15 @@ pub struct EpochConfig {
     pub done: Vec<(u32, u32)>,
     /// What happens when a device is lost or late.
     pub recovery: Recovery,
+}
+
+impl EpochConfig {
+    /// The quota of all devices together, as it counts.
+    pub(crate) fn whole_back_quota(&self) -> Option<u32> {
+        let slots = self.devices.iter().map(|device| device.slots.max(1));
+        let least = slots.fold(0, u32::saturating_add);
+        self.back_quota.map(|quota| quota.max(least))
+    }
 }
 
 /// What an epoch is told of the host.
@@ -221,7 +236,8 @@ impl EpochState {
         let has_room = back.health == Health::Well
             && may_try
             && back.hand.n_held() < back.config.slots.max(1)
-            && back.hand.used() < back.config.buffer.max(1);
+            && back.hand.used() < back.config.buffer.max(1)
+            && !self.books.is_back_full();
         if !has_room {
             return None;
         }
@@ -456,6 +472,7 @@ impl EpochState {
             back.health = Health::Lost;
             back.hand.end_all()
         });
+        self.books.share_room(now);
         for held in lost.unwrap_or_default() {
             self.counts.back[usize::from(device.0)].lost += 1;
             // Without recovery nobody ever learns that these batches are not being made.
@@ -476,6 +493,30 @@ impl EpochState {
                 back.standing = Standing::New;
             }
         });
+        self.books.share_room(now);
+    }
+
+    /// As [`Self::device_joined`], of another device in place of one that was lost: what is known of
+    /// the one before says nothing, and `prior_ns` is the time of a batch, if known from before.
+    pub fn device_replaced(&mut self, device: DeviceIdx, prior_ns: Option<u64>, now: Ns) {
+        self.books.change(device, now, |back| {
+            if back.health == Health::Lost {
+                back.times = Times::of_device(prior_ns);
+            }
+        });
+        self.device_joined(device, now);
+    }
+
+    /// A device is to go: it gets nothing more, and what it holds it may finish. Say
+    /// [`Self::device_lost`] when it has gone.
+    pub fn device_leaves(&mut self, device: DeviceIdx, now: Ns) {
+        self.catch_up(now);
+        self.books.change(device, now, |back| {
+            if back.health != Health::Lost {
+                back.health = Health::Leaving;
+            }
+        });
+        self.books.share_room(now);
     }
 
     /// The consumer took a picked batch.

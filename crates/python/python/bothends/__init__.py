@@ -27,7 +27,9 @@ from ._errors import (
 )
 from ._loader import Batch, Loader, Ragged
 from ._mix import Mix
-from ._native import Array, __version__
+from ._native import Array, PoolSize, __version__, together, wanted_agents
+from ._pool import Pool
+from ._together import StepSampler
 
 __all__ = [
     "Array",
@@ -40,11 +42,16 @@ __all__ = [
     "Loader",
     "Mix",
     "OptionsError",
+    "Pool",
+    "PoolSize",
     "Ragged",
     "StarvedError",
     "StateError",
+    "StepSampler",
     "Stopped",
     "__version__",
+    "together",
+    "wanted_agents",
 ]
 
 

@@ -10,9 +10,10 @@ import json
 import operator
 import os
 import signal
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from . import _native
 from ._callers import stacklevel_of_caller
@@ -21,6 +22,7 @@ from ._errors import OptionsError
 from ._frameworks import sharing
 from ._mix import Mix
 from ._pillow import as_png
+from ._pool import Pool
 from ._progress import Shown
 from ._ranks import ALONE, Ranks, current, given, known, parent_of_ranks
 
@@ -69,26 +71,42 @@ class _Epoch(Iterator[T]):
     may take from it at once, which neither a generator nor `itertools.chain` allows: the chain
     frees an iterator that another thread is in."""
 
-    def __init__(self, batches: Iterator[T], ended: Callable[[], None]) -> None:
-        self._batches, self._ended = batches, ended
+    def __init__(self, batches: Iterator[T], loader: Loader) -> None:
+        self._batches, self._loader = batches, loader
 
     def __next__(self) -> T:
+        began = time.monotonic()
         try:
-            return next(self._batches)
+            batch = next(self._batches)
         except StopIteration:
-            self._ended()
+            self._loader._ended()
             raise
+        self._loader._waited_s += time.monotonic() - began
+        return batch
 
 
 # Page-locked batches that copies may still be reading, in addition to those that a script holds.
 _IN_FLIGHT = 2
 
 
-def _devices(csds: Sequence[str] | str | None) -> list[str]:
-    """One device is a list of one, and None is none."""
-    if csds is None:
+@runtime_checkable
+class Members(Protocol):
+    """Devices that come and go by themselves: a `bothends.ray.Pool`."""
+
+    def options_for(self, loader: Loader) -> dict[str, Any]:
+        """Options of that loader, with which it finds them."""
+
+
+Devices = Sequence[str | Pool] | str | Pool | Members | None
+
+
+def _devices(csds: Devices) -> list[str]:
+    """One device is a list of one, and None is none; `Members` name themselves later."""
+    if isinstance(csds, (str, Pool)):
+        return [str(csds)]
+    if csds is None or isinstance(csds, Members):
         return []
-    return [csds] if isinstance(csds, str) else list(csds)
+    return [str(device) if isinstance(device, Pool) else device for device in csds]
 
 
 # Options that name files.
@@ -138,7 +156,8 @@ class Loader:
         shuffle: whether every epoch has its own order, rather than that of the data.
         workers: host threads that preprocess; "auto" is one per core, divided by the ranks
             that torchrun, Slurm or MPI run on this machine.
-        csds: devices for the second prong, for example ["tcp://nas:7070"] or "sim:newport".
+        csds: devices for the second prong, for example ["tcp://nas:7070"] or "sim:newport";
+            or devices that come and go, as a `bothends.Pool` or a `bothends.ray.Pool`.
         require_devices: whether a device that is missing at the start is an error. Otherwise a
             warning and `stats()` say why it is missing, and it is retried until it is there.
         key_file: key that devices and this host share, for `tcp+noise://`.
@@ -186,6 +205,10 @@ class Loader:
             `require_devices`.
     """
 
+    # Seconds that training loops have waited for batches, in all epochs.
+    _waited_s = 0.0
+    _members: Members | None = None
+
     def __init__(
         self,
         data: str | os.PathLike[str] | Mix,
@@ -195,7 +218,7 @@ class Loader:
         seed: int = 0,
         shuffle: bool = True,
         workers: int | str = "auto",
-        csds: Sequence[str] | str | None = (),
+        csds: Devices = (),
         require_devices: bool = False,
         key_file: str | os.PathLike[str] | None = None,
         tls_ca: str | os.PathLike[str] | None = None,
@@ -264,6 +287,7 @@ class Loader:
             "page_cache": page_cache,
             "cache_size": cache_size,
         }
+        self._take_members(csds)
         self._num_classes = num_classes
         self._framework = framework
         self._sharding = sharding
@@ -271,6 +295,13 @@ class Loader:
         self._samples: _native.Samples | None = None
         self._redecode: Callable[[bytes], bytes] | None = None
         self._open()
+
+    def _take_members(self, csds: Devices) -> None:
+        if isinstance(csds, Members):
+            if self._options["key_file"] is not None:
+                raise OptionsError(f"a {type(csds).__name__} has its own key: leave out key_file")
+            self._options.update(csds.options_for(self))
+            self._members = csds  # what they are found by lives as long as this does
 
     def _open(self) -> None:
         options = dict(self._options)
@@ -315,9 +346,11 @@ class Loader:
         loader._framework = own.pop("framework")
         loader._sharding = own.pop("sharding")
         loader._progress = own.pop("progress")
-        own["csds"] = _devices(own["csds"])
+        csds = own["csds"]
+        own["csds"] = _devices(csds)
         own.update({name: _path(own[name]) for name in _FILES})
         loader._options = own
+        loader._take_members(csds)
         loader._samples = samples
         loader._redecode = as_png
         loader._open()
@@ -524,7 +557,7 @@ class Loader:
 
     def _to_the_end(self, batches: Iterator[T]) -> Iterator[T]:
         """The same, and behind the last one what the epoch has to say."""
-        return _Epoch(batches, self._ended)
+        return _Epoch(batches, self)
 
     def _ended(self) -> None:
         # Asking for it ends an epoch of which nothing is left.

@@ -6,6 +6,76 @@ __version__: str
 def own_gpu() -> int: ...
 def run_program(name: str, args: list[str]) -> NoReturn: ...
 def without_secrets(data: str) -> str: ...
+def wanted_agents(
+    needs: Sequence[tuple[float, float]],
+    agent_rate: float | None,
+    *,
+    margin: float = 0.1,
+    least: int = 0,
+    most: int = 4_294_967_295,
+) -> int:
+    """The number of agents that jobs need together, from measured rates: the sum of
+    `consumer * (1 + margin) - host` over the jobs, divided by `agent_rate` and rounded up.
+
+    Args:
+        needs: of each job, what its consumer takes per second while it does not wait, and what its
+            host makes.
+        agent_rate: what one agent makes; None where it is not known yet, which asks for one.
+        margin: what is made beyond what consumers take.
+        least: the fewest agents.
+        most: the most agents.
+    """
+
+def together(work: Sequence[int], *, ranks: int, batch_size: int, key: int = 0) -> list[int]:
+    """Arranges samples so that the ranks of each step have nearly the same work (coordinated
+    reads): a permutation of `range(len(work))`, in steps of `ranks * batch_size` samples, in each of
+    which the first `batch_size` are those of rank 0.
+
+    Args:
+        work: of each sample, in any unit.
+        ranks: how many ranks step together.
+        batch_size: samples of a batch of one rank.
+        key: decides the order of the steps; mix seed, epoch and window.
+    """
+
+class PoolSize:
+    """The number of agents that a pool should have, over time: it grows as soon as the average need
+    exceeds it, and shrinks once less has sufficed for a while.
+
+        size = bothends.PoolSize(most=64)
+        while True:
+            pool.scale(size.observe(needs(), agent_rate(), time.monotonic()))
+            time.sleep(1)
+    """
+
+    def __init__(
+        self,
+        most: int,
+        *,
+        least: int = 0,
+        margin: float = 0.1,
+        keep_seconds: float = 60.0,
+        now: int = 0,
+    ) -> None:
+        """
+        Args:
+            most: the most agents.
+            least: the fewest agents, also while nobody waits.
+            margin: what is made beyond what consumers take.
+            keep_seconds: for so long fewer agents must have sufficed before any are stopped.
+            now: the number of agents that run already.
+        """
+
+    def observe(
+        self, needs: Sequence[tuple[float, float]], agent_rate: float | None, seconds: float
+    ) -> int:
+        """The number of agents from now on. To be asked about each second; `needs` and `agent_rate`
+        are those of `wanted_agents`, `seconds` any clock that does not go back."""
+
+    @property
+    def size(self) -> int:
+        """The number that was last decided."""
+
 
 class Array:
     """A tensor of the loader, in host memory or on a GPU, shared through `__dlpack__`; in host

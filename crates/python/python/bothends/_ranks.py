@@ -43,13 +43,13 @@ def given(rank: int | None, world_size: int | None) -> Ranks | None:
 
 
 def known() -> Ranks | None:
-    """What `torch.distributed`, `jax.distributed` or the launcher's environment says by now;
-    None where nothing is said.
+    """What `torch.distributed`, `jax.distributed`, Ray Train or the launcher's environment says by
+    now; None where nothing is said.
 
     Raises:
         OptionsError: a launcher's variable is no number.
     """
-    return _of_torch() or _of_jax() or _of_environment()
+    return _of_torch() or _of_jax() or _of_ray_train() or _of_environment()
 
 
 def current(rank: int | None = None, world_size: int | None = None) -> Ranks:
@@ -96,6 +96,19 @@ def _of_jax() -> Ranks | None:
     if jax is None or is_initialized is None or not is_initialized():
         return None
     return Ranks(jax.process_index(), jax.process_count())
+
+
+def _of_ray_train() -> Ranks | None:
+    train = sys.modules.get("ray.train")
+    if train is None:
+        return None
+    try:
+        context = train.get_context()
+        rank, world_size = context.get_world_rank(), context.get_world_size()
+    except RuntimeError:
+        return None  # this is no worker of Ray Train
+    # Older releases have a context everywhere, and no numbers in it.
+    return None if rank is None or world_size is None else Ranks(rank, world_size)
 
 
 def _of_environment() -> Ranks | None:

@@ -45,7 +45,7 @@ from ._dataloader.prepared import Finish, Left, Prepared, prepare
 from ._dataloader.words import counts_batches, explained, refuse_unknown
 from ._device import named
 from ._errors import OptionsError, StateError
-from ._loader import Loader, load_native
+from ._loader import Devices, Loader, load_native
 from ._pillow import fills_truncated
 from ._ranks import ALONE, Ranks, current, known
 from ._sources import HuggingFaceImages, SampleProtocol, Samples
@@ -151,7 +151,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         ranks: str = "auto",
         strict: bool = False,
         device: Any = None,
-        csds: Sequence[str] | str | None = (),
+        csds: Devices = (),
         require_devices: bool = False,
         key_file: str | os.PathLike[str] | None = None,
         tls_ca: str | os.PathLike[str] | None = None,

@@ -25,6 +25,7 @@ use crate::collect::line::{Line, LineReport, place};
 use crate::collect::stall::{Awaited, WaitClock};
 use crate::collect::underway::{Brief, Collected, EpochNumber, Made, Underway};
 use crate::collect::work::Work;
+use crate::devices::reach::Joins;
 use crate::error::RuntimeError;
 use crate::read::ahead::Ahead;
 use crate::threads::shutdown::{PATIENCE, Stop};
@@ -47,7 +48,9 @@ pub(crate) enum Command {
     /// An epoch is over, or nobody wants the rest of it.
     End(EpochNumber, Sender<Collected>),
     /// The device of this line is there, and takes so many jobs at a time.
-    Join(usize, Box<dyn Producer>, u32),
+    Join(usize, Box<dyn Producer>, (u32, Joins)),
+    /// The device of this line is to finish what it has, and to go.
+    Leave(usize),
     /// This device has lied: it takes part no longer.
     Expel(DeviceIdx, String),
 }
@@ -98,6 +101,7 @@ impl Collector {
                 self.obey(command);
             }
             self.hear();
+            self.see_off();
             self.pump();
             self.foretell();
             self.meter.note();
@@ -124,13 +128,21 @@ impl Collector {
                 }
             }
             Command::End(number, reply) => self.end(number, &reply),
-            Command::Join(line, producer, depth) => self.join(line, producer, depth),
+            Command::Join(line, producer, (depth, joins)) => {
+                self.join(line, (producer, depth), joins);
+            }
+            Command::Leave(line) => self.leave(line),
             Command::Expel(device, why) => self.lost(place(Prong::Back(device)), why),
         }
     }
 
     /// A device is there that was missing.
-    fn join(&mut self, line: usize, producer: Box<dyn Producer>, depth: u32) {
+    fn join(
+        &mut self,
+        line: usize,
+        (producer, depth): (Box<dyn Producer>, u32),
+        joins: Joins,
+    ) {
         if self.lines[line].is_expelled() {
             return;
         }
@@ -138,7 +150,40 @@ impl Collector {
             self.lost(line, "it was reached again before it was known to be lost".into());
         }
         self.lines[line].join(producer, depth);
-        self.work.joined(self.lines[line].prong());
+        if joins == Joins::Another
+            && let Some(known) = self.work.known.get_mut(line)
+        {
+            *known = LineReport::default();
+        }
+        self.work.joined(self.lines[line].prong(), joins);
+    }
+
+    /// A member of a pool is to go: it gets nothing more.
+    fn leave(&mut self, line: usize) {
+        if self.lines[line].leave()
+            && let Prong::Back(device) = self.lines[line].prong()
+        {
+            for epoch in &mut self.work.epochs {
+                epoch.state.device_leaves(device, epoch.now());
+            }
+        }
+    }
+
+    /// Lets members go that have finished what they had.
+    fn see_off(&mut self) {
+        for line in 0..self.lines.len() {
+            match self.lines[line].has_left() {
+                None => {}
+                Some(Ok(())) => {
+                    self.lines[line].see_off();
+                    let prong = self.lines[line].prong();
+                    for epoch in &mut self.work.epochs {
+                        epoch.lost(prong, Vec::new());
+                    }
+                }
+                Some(Err(why)) => self.lost(line, why),
+            }
+        }
     }
 
     fn end(&mut self, number: EpochNumber, reply: &Sender<Collected>) {
@@ -209,7 +254,7 @@ impl Collector {
         self.deliver();
         for line in 0..self.lines.len() {
             if self.lines[line].tries_again() {
-                self.work.joined(self.lines[line].prong());
+                self.work.joined(self.lines[line].prong(), Joins::Again);
             }
             while self.start(line) {}
         }
@@ -661,6 +706,7 @@ mod tests {
                 n_batches,
                 strategy,
                 objective: Objective::default(),
+                back_quota: None,
                 shards: 1,
                 front: FrontConfig { parallel: 1, quota: 2, prior_ns: None },
                 devices: vec![device],

@@ -16,6 +16,9 @@ const FIRST_ANSWER: Duration = Duration::from_secs(2);
 /// Jobs in a row that may come to nothing before a producer counts as lost.
 const MOST_FAILURES: u32 = 3;
 
+/// How long a device that is to go may take to finish what it has.
+const LONGEST_LEAVING: Duration = Duration::from_secs(10);
+
 /// One producer, as the collector sees it.
 #[derive(Debug)]
 pub(crate) struct Line {
@@ -34,6 +37,8 @@ pub(crate) struct Line {
     n_failures: u32,
     /// What the last batch took it.
     last: Option<Duration>,
+    /// Since when it is to go, once it has finished what it has.
+    leaving: Option<Instant>,
 }
 
 /// One producer's part of an epoch.
@@ -74,6 +79,7 @@ impl Line {
             busy_since: Instant::now(),
             n_failures: 0,
             last: None,
+            leaving: None,
         }
     }
 
@@ -97,11 +103,34 @@ impl Line {
 
     /// Whether it is there and takes jobs: what nobody else makes is left to it.
     pub(crate) fn takes_part(&self) -> bool {
-        self.is_up() && self.room.is_counted_on()
+        self.is_up() && self.leaving.is_none() && self.room.is_counted_on()
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.is_up() && self.open < self.depth && self.room.is_likely(Instant::now())
+        self.is_up()
+            && self.leaving.is_none()
+            && self.open < self.depth
+            && self.room.is_likely(Instant::now())
+    }
+
+    /// It is to go when it has finished what it has; whether that is news.
+    pub(crate) fn leave(&mut self) -> bool {
+        let is_news = self.is_up() && self.leaving.is_none();
+        if is_news {
+            self.leaving = Some(Instant::now());
+        }
+        is_news
+    }
+
+    /// Whether one that is to go has finished, or why nobody waits for that any longer.
+    pub(crate) fn has_left(&self) -> Option<Result<(), String>> {
+        let since = self.leaving.filter(|_| self.is_up())?;
+        if self.open == 0 {
+            return Some(Ok(()));
+        }
+        let is_over = since.elapsed() > LONGEST_LEAVING;
+        let s = LONGEST_LEAVING.as_secs();
+        is_over.then(|| Err(format!("it has not finished its last jobs within {s} s")))
     }
 
     /// It had no room after all; why it takes part no longer, where it does not.
@@ -193,7 +222,15 @@ impl Line {
 
     /// It is lost.
     pub(crate) fn close(&mut self) {
-        (self.producer, self.open) = (None, 0);
+        (self.producer, self.open, self.leaving) = (None, 0, None);
+    }
+
+    /// It has finished what it had, and goes: its thread ends when nobody can ask it anything.
+    pub(crate) fn see_off(&mut self) {
+        self.close();
+        if let Some(presence) = &self.presence {
+            presence.is_not_asked();
+        }
     }
 
     /// Whether it owes an answer, and may still be expected to give it.

@@ -11,6 +11,7 @@ use bothends_slots::JobId;
 
 use crate::collect::line::LineReport;
 use crate::collect::underway::{Brief, EpochNumber, Underway};
+use crate::devices::reach::Joins;
 use crate::read::ahead::Soon;
 
 /// What is under way.
@@ -55,10 +56,14 @@ impl Work {
     }
 
     /// A device takes part from now on.
-    pub(super) fn joined(&mut self, prong: Prong) {
+    pub(super) fn joined(&mut self, prong: Prong, joins: Joins) {
         let Prong::Back(device) = prong else { return };
         for epoch in &mut self.epochs {
-            epoch.state.device_joined(device, epoch.now());
+            let now = epoch.now();
+            match joins {
+                Joins::Again => epoch.state.device_joined(device, now),
+                Joins::Another => epoch.state.device_replaced(device, None, now),
+            }
         }
     }
 

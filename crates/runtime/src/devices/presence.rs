@@ -24,7 +24,8 @@ pub(crate) enum Lost {
 /// How a device is, as its thread and the run both see it. Clones are one.
 #[derive(Debug, Clone)]
 pub(crate) struct Presence {
-    name: String,
+    /// Of the device, or of the member that has this place of a pool.
+    name: Arc<Mutex<String>>,
     lost: Lost,
     now: Arc<Mutex<Now>>,
     trust: Arc<Mutex<Trust>>,
@@ -48,12 +49,28 @@ impl Presence {
         trust: Trust,
         notes: Sender<String>,
     ) -> Self {
-        let (name, trust) = (name.to_owned(), Arc::new(Mutex::new(trust)));
+        let name = Arc::new(Mutex::new(name.to_owned()));
+        let trust = Arc::new(Mutex::new(trust));
         Self { name, lost, now: Arc::default(), trust, notes }
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.name
+    pub(crate) fn name(&self) -> String {
+        self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A place of a pool is this member's from now on, which was missing for this reason, if it was.
+    pub(crate) fn is_of(&self, member: String, missing: Option<String>) {
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = member;
+        self.now().missing = missing;
+    }
+
+    /// A member of a pool has finished what it had, and is gone.
+    pub(crate) fn has_left(&self) {
+        self.note(format!(
+            "device {}: its pool lists it no longer; it has left",
+            self.name()
+        ));
+        self.now().counter = None;
     }
 
     /// How far it is believed.
@@ -69,7 +86,7 @@ impl Presence {
     /// It has lied: it is not used again in this run, whatever comes of it.
     pub(crate) fn is_caught(&self, why: &str) {
         let next = "it is used no more, and the host makes its batches again";
-        self.note(format!("device {}: {why}; {next}", self.name));
+        self.note(format!("device {}: {why}; {next}", self.name()));
         let mut now = self.now();
         now.missing = Some(why.to_owned());
         now.counter = None;
@@ -80,7 +97,7 @@ impl Presence {
         self.trust().is_connected(reads);
         let mut now = self.now();
         if now.missing.take().is_some() {
-            self.note(format!("device {}: it is there and takes part", self.name));
+            self.note(format!("device {}: it is there and takes part", self.name()));
         }
         now.capabilities = Some(capabilities);
     }
@@ -96,7 +113,7 @@ impl Presence {
                 Lost::IsTriedAgain => "the run goes on without it and tries again",
                 Lost::IsGone => "the run goes on without it",
             };
-            self.note(format!("device {}: {why}; {next}", self.name));
+            self.note(format!("device {}: {why}; {next}", self.name()));
         }
         now.missing = Some(why);
         now.counter = None;
@@ -111,7 +128,7 @@ impl Presence {
         let mut now = self.now();
         if now.missing.as_ref() != Some(&why) {
             let next = "the run goes on without it";
-            self.note(format!("device {}: {why}; {next}", self.name));
+            self.note(format!("device {}: {why}; {next}", self.name()));
         }
         now.missing = Some(why);
         now.counter = None;
@@ -125,7 +142,7 @@ impl Presence {
         let mut now = self.now();
         if now.missing.is_none() {
             let next = "the run goes on without it and asks again";
-            self.note(format!("device {}: {why}; {next}", self.name));
+            self.note(format!("device {}: {why}; {next}", self.name()));
         }
         now.missing = Some(why.to_owned());
     }
@@ -133,12 +150,17 @@ impl Presence {
     /// One that was stuck has taken a job.
     pub(crate) fn is_free(&self) {
         if self.now().missing.take().is_some() {
-            self.note(format!("device {}: it takes jobs again", self.name));
+            self.note(format!("device {}: it takes jobs again", self.name()));
         }
     }
 
     pub(crate) fn missing(&self) -> Option<String> {
         self.now().missing.clone()
+    }
+
+    /// Whether it has ever been there.
+    pub(crate) fn has_been_here(&self) -> bool {
+        self.now().capabilities.is_some()
     }
 
     pub(crate) fn is_emulated(&self) -> bool {
@@ -154,6 +176,11 @@ impl Presence {
 
     pub(crate) fn counted_by(&self, counter: Counter) {
         self.now().counter = Some(counter);
+    }
+
+    /// Nobody asks it any more.
+    pub(crate) fn is_not_asked(&self) {
+        self.now().counter = None;
     }
 
     /// Does something with who asks what it has counted; `None` while there is nobody.

@@ -116,6 +116,14 @@ impl Reach {
         Ok(Reached { transport, capabilities, reads, gpu })
     }
 
+    /// As [`Self::once`], for whoever waits for nothing in between.
+    ///
+    /// # Errors
+    /// As [`Self::once`].
+    pub(crate) fn now(&self) -> Result<Reached, CsdError> {
+        self.once(|| (), || ())
+    }
+
     /// Begins to reach it, on a thread of its own.
     ///
     /// # Errors
@@ -228,15 +236,30 @@ fn asked_pause(error: &CsdError) -> Option<Duration> {
 #[derive(Debug)]
 pub(crate) struct Awaiting {
     pub(crate) reach: Reach,
-    pub(crate) presence: Presence,
     /// A try that was begun and has not come to its end.
     pub(crate) begun: Option<Try>,
+    pub(crate) entrance: Entrance,
+}
+
+/// Where a device that is there is handed to the collector.
+#[derive(Debug)]
+pub(crate) struct Entrance {
+    pub(crate) presence: Presence,
     /// The collector's line to it.
     pub(crate) line: usize,
     pub(crate) commands: Sender<Command>,
     pub(crate) bell: Bell,
     pub(crate) meter: Arc<Meter>,
     pub(crate) stop: Stop,
+}
+
+/// Who takes part from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Joins {
+    /// The device that was there before, or the first one.
+    Again,
+    /// Another device in its place.
+    Another,
 }
 
 impl Awaiting {
@@ -255,15 +278,15 @@ impl Awaiting {
             let began = Instant::now();
             if let Some(serving) = first.take() {
                 let served = serving.run();
-                if self.stop.is_set() {
+                if self.entrance.stop.is_set() {
                     return served;
                 }
-                if self.presence.is_expelled() {
+                if self.entrance.presence.is_expelled() {
                     return Err("it has lied".to_owned());
                 }
                 let why = served.err();
                 let why = why.unwrap_or_else(|| "its jobs came to nothing".to_owned());
-                self.presence.is_missing(why);
+                self.entrance.presence.is_missing(why);
             }
             // One that was well for long is not made to wait for how it was before.
             if began.elapsed() > LONGEST_PAUSE {
@@ -276,13 +299,13 @@ impl Awaiting {
             if asked.is_none() {
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
-            (first, asked) = self.served(self.reach.once(|| (), || ()));
+            (first, asked) = self.served(self.reach.now());
         }
     }
 
     /// Waits for what comes of a try, unless it is to end.
     fn settle(&self, begun: &Try) -> (Option<ProducerLoop>, Option<Duration>) {
-        while !self.stop.is_set() {
+        while !self.entrance.stop.is_set() {
             match begun.reached.recv_timeout(PATIENCE) {
                 Ok(reached) => return self.served(reached),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -298,13 +321,13 @@ impl Awaiting {
         reached: Result<Reached, CsdError>,
     ) -> (Option<ProducerLoop>, Option<Duration>) {
         match reached {
-            Ok(reached) => (Some(self.join(reached)), None),
+            Ok(reached) => (Some(self.entrance.join(reached, Joins::Again)), None),
             Err(error) if may_come(&error) => {
-                self.presence.is_missing(one_line(&error));
+                self.entrance.presence.is_missing(one_line(&error));
                 (None, asked_pause(&error))
             }
             Err(error) => {
-                self.presence.is_mistaken(one_line(&error));
+                self.entrance.presence.is_mistaken(one_line(&error));
                 (None, None)
             }
         }
@@ -313,7 +336,7 @@ impl Awaiting {
     /// Waits for so long; false where it is to end.
     fn waits(&self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
-        while !self.stop.is_set() {
+        while !self.entrance.stop.is_set() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return true;
@@ -322,9 +345,11 @@ impl Awaiting {
         }
         false
     }
+}
 
+impl Entrance {
     /// Gives the collector a line to it.
-    fn join(&self, reached: Reached) -> ProducerLoop {
+    pub(crate) fn join(&self, reached: Reached, joins: Joins) -> ProducerLoop {
         let Reached { transport, capabilities, reads, .. } = reached;
         self.presence.is_here(capabilities, reads);
         let depth = self.presence.depth();
@@ -332,7 +357,8 @@ impl Awaiting {
         let (ours, its) = threaded(transport, depth, ends);
         self.presence.counted_by(ours.counter());
         // A collector that is gone ends this thread, too: it holds the other end.
-        let _ = self.commands.send(Command::Join(self.line, Box::new(ours), depth));
+        let _ =
+            self.commands.send(Command::Join(self.line, Box::new(ours), (depth, joins)));
         self.bell.ring();
         its
     }

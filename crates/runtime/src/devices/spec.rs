@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use bothends_core::nearest::did_you_mean;
 use bothends_csd::address::Address;
+use bothends_csd::pool::Pool;
 
 use crate::error::RuntimeError;
 
@@ -21,6 +22,8 @@ pub enum DeviceSpec {
         /// Where it listens.
         address: Address,
     },
+    /// Devices that come and go, of which a source says which there are.
+    Pool(Pool),
     /// A GPU of this machine, as a producer that decodes and crops.
     Gpu {
         /// As given, for messages and results.
@@ -77,6 +80,7 @@ impl DeviceSpec {
     pub fn text(&self) -> &str {
         match self {
             Self::Sim(sim) => &sim.text,
+            Self::Pool(pool) => &pool.text,
             Self::At { text, .. } | Self::Gpu { text, .. } => text,
         }
     }
@@ -87,7 +91,7 @@ impl DeviceSpec {
     pub fn rate_of_host(&self) -> Option<f64> {
         match self {
             Self::Sim(SimSpec { rate: Some(SimRate::OfHost(part)), .. }) => Some(*part),
-            Self::Sim(_) | Self::At { .. } | Self::Gpu { .. } => None,
+            Self::Sim(_) | Self::At { .. } | Self::Pool(_) | Self::Gpu { .. } => None,
         }
     }
 }
@@ -101,7 +105,8 @@ impl fmt::Display for DeviceSpec {
 /// What a device's text may begin with, and what is said of any other.
 const SCHEMES: [&str; 5] = ["tcp+noise://", "tls://", "tcp://", "unix://", "spool://"];
 const EXPECTED: &str = "expected sim:PRESET, tcp+noise://HOST:PORT, tls://HOST:PORT, \
-                        tcp://HOST:PORT, unix:///PATH, spool:///DIRECTORY or cuda:N";
+                        tcp://HOST:PORT, unix:///PATH, spool:///DIRECTORY, pool://HOST:PORT,... \
+                        or cuda:N";
 
 /// What begins with it is a GPU, by the number that follows.
 const GPU: &str = "cuda:";
@@ -119,6 +124,10 @@ impl FromStr for DeviceSpec {
         let wrong = |why: String| RuntimeError::DeviceSpec { spec: text.to_owned(), why };
         if let Some(ordinal) = text.strip_prefix(GPU).and_then(number) {
             return Ok(Self::Gpu { text: text.to_owned(), ordinal });
+        }
+        if Pool::is_meant(text) {
+            let pool = text.parse::<Pool>();
+            return pool.map(Self::Pool).map_err(|source| wrong(source.to_string()));
         }
         let is_address = SCHEMES.iter().any(|scheme| text.starts_with(scheme));
         if !is_address {

@@ -459,6 +459,8 @@ impl Loader {
         if let Some(running) = &self.running {
             stats.add_running(&runtime.devices, &running.deal.made());
         }
+        let mut devices = runtime.devices.iter();
+        stats.back.retain(|_| devices.next().is_none_or(|device| !device.is_vacant()));
         stats
     }
 

@@ -513,8 +513,9 @@ impl Run<'_> {
         let devices = devices.zip(&report.back);
         devices
             .zip(&report.cpu.back)
+            .filter(|(((device, _), _), _)| !device.is_vacant())
             .map(|(((device, counts), back), host_cpu_s)| BackResult {
-                device: device.name.clone(),
+                device: device.shown_name(),
                 emulated: device.presence.is_emulated(),
                 batches: counts.delivered,
                 rate_batches_per_s: f64::from(counts.delivered) / seconds,

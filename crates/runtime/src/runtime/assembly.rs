@@ -17,7 +17,9 @@ use crate::collect::collector::{Collector, Command};
 use crate::collect::line::{Line, device_idx, place};
 use crate::collect::work::Work;
 use crate::config::run::{ReadConfig, RunConfig};
-use crate::devices::reach::Awaiting;
+use crate::devices::reach::{Awaiting, Entrance};
+use crate::devices::seat::Seated;
+use crate::devices::sources::SourceLoop;
 use crate::devices::thread::threaded;
 use crate::error::RuntimeError;
 use crate::make::front::{Front, FrontJob, RowLens, front_depth};
@@ -95,6 +97,7 @@ impl Runtime {
         for device in 0..self.devices.len() {
             let ways = (&shared, &engine.commands);
             lines.push(self.spawn_device(device, ways, threads)?);
+            self.spawn_source(device, ways, threads)?;
         }
         let collector = Collector {
             commands: commanded,
@@ -229,21 +232,28 @@ impl Runtime {
             producer = Some(Box::new(ours) as Box<dyn Producer>);
             its = Some(serving);
         }
-        let awaiting =
-            device.reach.clone().filter(|_| !is_expelled).map(|reach| Awaiting {
-                reach,
-                presence: device.presence.clone(),
-                begun: device.begun.take(),
-                line: place(prong),
-                commands: commands.clone(),
-                bell: shared.bell.clone(),
-                meter,
-                stop: shared.stop.clone(),
-            });
+        let entrance = Entrance {
+            presence: device.presence.clone(),
+            line: place(prong),
+            commands: commands.clone(),
+            bell: shared.bell.clone(),
+            meter,
+            stop: shared.stop.clone(),
+        };
         let spawned = |body| spawn_urgent(&shared.stop, "device", body);
-        let body: Option<DeviceBody> = match (awaiting, its) {
-            (Some(awaiting), its) => Some(Box::new(move || awaiting.run(its))),
-            (None, Some(its)) => {
+        let ways = (device.reach.clone(), device.seat.clone());
+        let body: Option<DeviceBody> = match (ways, its) {
+            _ if is_expelled => None,
+            ((_, Some(seat)), its) => {
+                seat.roster.begin(seat.place, its.is_some());
+                let seated = Seated { seat, entrance };
+                Some(Box::new(move || seated.run(its)))
+            }
+            ((Some(reach), None), its) => {
+                let awaiting = Awaiting { reach, begun: device.begun.take(), entrance };
+                Some(Box::new(move || awaiting.run(its)))
+            }
+            ((None, None), Some(its)) => {
                 let (presence, stop) = (device.presence.clone(), shared.stop.clone());
                 Some(Box::new(move || {
                     let served = its.run();
@@ -253,10 +263,32 @@ impl Runtime {
                     served
                 }))
             }
-            (None, None) => None,
+            ((None, None), None) => None,
         };
         threads.devices.push(body.map(spawned).transpose()?);
         Ok(Line::new(prong, producer, depth).of(device.presence.clone()))
+    }
+
+    /// The thread that keeps a pool's list up to date, where this device is the first of its places.
+    fn spawn_source(
+        &self,
+        number: usize,
+        (shared, commands): (&Shared, &Sender<Command>),
+        threads: &mut Threads,
+    ) -> Result<(), RuntimeError> {
+        let seat = self.devices[number].seat.as_ref().filter(|seat| seat.place == 0);
+        let Some(seat) = seat else { return Ok(()) };
+        let source = SourceLoop {
+            roster: seat.roster.clone(),
+            first_line: place(Prong::Back(device_idx(number))),
+            commands: commands.clone(),
+            bell: shared.bell.clone(),
+            notes: shared.notes.clone(),
+            stop: shared.stop.clone(),
+        };
+        threads.rosters.push(seat.roster.clone());
+        threads.sources.push(spawn(&shared.stop, "source", move || source.run())?);
+        Ok(())
     }
 }
 

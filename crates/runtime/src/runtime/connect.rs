@@ -10,6 +10,7 @@ use std::time::Instant;
 use bothends_core::one_line;
 use bothends_csd::address::Address;
 use bothends_csd::connect::ConnectOptions;
+use bothends_csd::pool::Pool;
 use bothends_csd::{CsdError, Transport};
 use bothends_gpu::driver::Driver;
 use bothends_gpu::kinds::PageLocked;
@@ -25,10 +26,12 @@ use crate::devices::presence::{Lost, Presence};
 use crate::devices::reach::{
     FIRST_WAIT, Outcome, Reach, Reached, Way, may_come, session,
 };
+use crate::devices::roster::Roster;
+use crate::devices::seat::Seat;
 use crate::devices::spec::DeviceSpec;
 use crate::devices::trust::Trust;
 use crate::error::RuntimeError;
-use crate::runtime::host::{Device, Runtime};
+use crate::runtime::host::{Device, Runtime, n_places};
 use crate::runtime::memory::{DEVICE_DEPTH, Devices, Room, Sizes};
 
 impl Runtime {
@@ -44,8 +47,13 @@ impl Runtime {
         host_images_per_s: Option<f64>,
     ) -> Result<(), RuntimeError> {
         let mut found = Vec::new();
+        let mut pools = Vec::new();
         for (nth, spec) in self.config.devices.iter().enumerate() {
             let (process, way) = match spec {
+                DeviceSpec::Pool(pool) => {
+                    pools.push(pool.clone());
+                    continue;
+                }
                 DeviceSpec::At { address, .. } => (None, self.way_to(address.clone())),
                 DeviceSpec::Gpu { ordinal, .. } => (None, self.way_to_gpu(*ordinal)),
                 DeviceSpec::Sim(sim) => {
@@ -88,17 +96,74 @@ impl Runtime {
                 device.read_bytes = read_bytes;
             }
         }
+        self.connect_pools(&pools)
+    }
+
+    /// Adds the places of pools, behind the other devices, and gives the members two seconds to take them.
+    fn connect_pools(&mut self, pools: &[Pool]) -> Result<(), RuntimeError> {
+        if pools.is_empty() {
+            return Ok(());
+        }
+        self.stop_engine();
+        let mut rosters = Vec::new();
+        for pool in pools {
+            let n_places = n_places(pool).min(self.n_places);
+            let roster = Roster::new(pool, n_places, random());
+            for place in 0..n_places as usize {
+                let device = self.place(&roster, place);
+                self.make_room(&device)?;
+                self.devices.push(device);
+            }
+            rosters.push(roster);
+        }
+        self.engine()?;
+        let by = Instant::now() + FIRST_WAIT;
+        for roster in rosters {
+            let n_attached = roster.settles(by);
+            if n_attached == 0 && self.config.require_devices {
+                let device = roster.pool().text.clone();
+                return Err(RuntimeError::EmptyPool { device });
+            }
+        }
         Ok(())
     }
 
+    /// A place of a pool, as a device that nobody has yet.
+    fn place(&self, roster: &Roster, place: usize) -> Device {
+        let name = format!("{} [{}]", roster.pool(), place + 1);
+        let trust = Trust::new(random(), self.config.audit_percent);
+        let notes = self.notes.0.clone();
+        Device {
+            presence: Presence::new(&name, Lost::IsTriedAgain, trust, notes),
+            reach: None,
+            transport: None,
+            begun: None,
+            prior_ns: self.rates.device_ns(&name, 0),
+            read_bytes: Arc::default(),
+            process: None,
+            seat: Some(Seat {
+                roster: roster.clone(),
+                place,
+                options: self.connect_options(),
+                source: Arc::clone(&self.source),
+                recipe: self.config.recipe.clone(),
+                batch_size: self.config.batch_size,
+            }),
+            name,
+        }
+    }
+
     fn way_to(&self, address: Address) -> Way {
-        let options = ConnectOptions {
+        Way::To(address, self.connect_options())
+    }
+
+    fn connect_options(&self) -> ConnectOptions {
+        ConnectOptions {
             key_file: self.config.key_file.clone(),
             tls: self.config.tls.clone(),
             insecure: self.config.insecure,
             ..ConnectOptions::default()
-        };
-        Way::To(address, options)
+        }
     }
 
     fn way_to_gpu(&self, ordinal: u32) -> Way {
@@ -172,6 +237,7 @@ impl Runtime {
             prior_ns: self.rates.device_ns(name, nth),
             read_bytes: Arc::default(),
             process: None,
+            seat: None,
         };
         self.make_room(&device)?;
         self.devices.push(device);
@@ -236,10 +302,10 @@ impl Runtime {
         one_more: Option<&Device>,
     ) -> Result<Room, RuntimeError> {
         let all = self.devices.iter().chain(one_more);
-        let n = self.config.devices.len().max(all.clone().count());
+        let n_here = u32::try_from(all.clone().count()).unwrap_or(u32::MAX);
         let needed = all.filter_map(|device| self.slots_needed(device)).max();
         let devices = Devices {
-            n: u32::try_from(n).unwrap_or(u32::MAX),
+            n: self.n_devices.max(n_here),
             needed: needed.unwrap_or(DEVICE_DEPTH),
         };
         Room::divide(self.config.memory, self.available, sizes, devices)

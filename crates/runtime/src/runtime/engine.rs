@@ -19,6 +19,7 @@ use crate::collect::bell::Bell;
 use crate::collect::collector::Command;
 use crate::collect::stall::WaitClock;
 use crate::devices::presence::Presence;
+use crate::devices::roster::Roster;
 use crate::devices::thread::Counter;
 use crate::error::RuntimeError;
 use crate::make::chores::Chores;
@@ -141,6 +142,9 @@ pub(crate) struct Threads {
     pub(crate) front: Vec<Lent<()>>,
     pub(crate) workers: Vec<Lent<Kept>>,
     pub(crate) transcoding: Vec<Lent<()>>,
+    /// The lists of pools' members, and who waits for one of these.
+    pub(crate) sources: Vec<Lent<()>>,
+    pub(crate) rosters: Vec<Roster>,
     /// What those and the workers share.
     pub(crate) desk: Option<Transcoding>,
     pub(crate) devices: Vec<Option<DeviceThread>>,
@@ -183,9 +187,11 @@ impl Engine {
         if let Some(desk) = &threads.desk {
             desk.wake_all();
         }
+        threads.rosters.iter().for_each(Roster::wake_all);
         self.join("collector", threads.collector, by);
         self.join("reader", threads.front, by);
         self.join("worker", threads.workers, by);
+        self.join("source", threads.sources, by);
         // On a busy machine one may not get to its end for long; it holds nothing of an epoch.
         let by = Instant::now() + IDLE_LEAVE_AFTER;
         threads.transcoding.into_iter().for_each(|thread| drop(join_by(thread, by)));

@@ -29,6 +29,7 @@ impl Runtime {
         }
         let here =
             self.devices.iter().filter(|device| device.presence.missing().is_none());
+        let here = here.filter(|device| !device.is_vacant());
         let uses: Vec<_> =
             here.map(|d| Use { device: &d.name, needed: self.slots_needed(d) }).collect();
         // Those that may come have slots, too.

@@ -11,6 +11,7 @@ use bothends_core::ids::EpochIdx;
 use bothends_core::order::Order;
 use bothends_core::plan::{LastPolicy, Plan, PlanConfig, PlanError, Shuffle};
 use bothends_core::select::StrategyConfig;
+use bothends_csd::pool::{Pool, PoolSource};
 use bothends_csd::{DeviceStats, Transport};
 use bothends_figures::Fetches;
 use bothends_ops::Finish;
@@ -22,6 +23,7 @@ use crate::config::run::RunConfig;
 use crate::devices::emulator::DeviceProcess;
 use crate::devices::presence::Presence;
 use crate::devices::reach::{Reach, Try};
+use crate::devices::seat::Seat;
 use crate::devices::spec::DeviceSpec;
 use crate::error::RuntimeError;
 use crate::handover::finish::damages::Damages;
@@ -54,6 +56,23 @@ pub(crate) struct Device {
     pub(crate) read_bytes: Arc<AtomicU64>,
     /// Behind the transport: it is asked to leave before its process is ended.
     pub(crate) process: Option<DeviceProcess>,
+    /// Where it is a place of a pool.
+    pub(crate) seat: Option<Seat>,
+}
+
+impl Device {
+    /// Whether it is a place of a pool that no member has had yet.
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.seat.is_some() && !self.presence.has_been_here()
+    }
+
+    /// What results call it: a place of a pool by the member that had it last.
+    pub(crate) fn shown_name(&self) -> String {
+        match self.seat {
+            Some(_) => self.presence.name(),
+            None => self.name.clone(),
+        }
+    }
 }
 
 /// What an epoch is told beyond the run's configuration.
@@ -164,6 +183,10 @@ pub struct Runtime {
     /// This process's part of the machine's memory, in bytes, as it was when it was opened.
     pub(crate) available: Option<u64>,
     pub(crate) room: Room,
+    /// Devices of the configuration, each place of a pool being one.
+    pub(crate) n_devices: u32,
+    /// Places of each of its pools at most.
+    pub(crate) n_places: u32,
     /// What is kept of them for the next run.
     pub(crate) rates: RememberedRates,
     /// Mean nanoseconds of the host's workers per batch in the last epoch, perhaps of another
@@ -197,8 +220,9 @@ impl Runtime {
         let views = source.pipeline.views();
         let finish = Finish::new(&config.recipe, views, config.output)?;
         let sizes = Sizes::new(&config, views.len(), &finish);
-        let n_devices = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
         let available = config.share.memory_bytes();
+        let (n_devices, n_places) =
+            places(&config.devices, |n| sizes.is_for(config.memory, available, n));
         let fetched = match source.remote() {
             Some(_) => sizes.fetched_within(config.memory, available, n_devices),
             None => 0,
@@ -225,6 +249,8 @@ impl Runtime {
             fetched,
             fetches: FetchWatch::default(),
             room,
+            n_devices,
+            n_places,
             front_prior_ns: rates.front_ns(),
             rates,
             n_engines: 0,
@@ -269,7 +295,7 @@ impl Runtime {
 /// Devices of this machine read files of this machine.
 fn devices_of_remote(devices: &[DeviceSpec]) -> Result<(), RuntimeError> {
     let who = devices.iter().find_map(|device| match device {
-        DeviceSpec::At { .. } => None,
+        DeviceSpec::At { .. } | DeviceSpec::Pool(_) => None,
         DeviceSpec::Gpu { .. } => Some("a GPU decodes files of this machine"),
         DeviceSpec::Sim(_) => Some("an emulated device reads files of this machine"),
     });
@@ -279,6 +305,35 @@ fn devices_of_remote(devices: &[DeviceSpec]) -> Result<(), RuntimeError> {
              address of an agent that has one"
         )))
     })
+}
+
+/// Devices of a run with these, each place of a pool being one, and the places of each pool at most: as many
+/// as are of use, and as there is memory for; one at least.
+fn places(devices: &[DeviceSpec], is_room_for: impl Fn(u32) -> bool) -> (u32, u32) {
+    let all = |most: u32| {
+        let places = devices.iter().map(|device| match device {
+            DeviceSpec::Pool(pool) => n_places(pool).min(most),
+            DeviceSpec::Sim(_) | DeviceSpec::At { .. } | DeviceSpec::Gpu { .. } => 1,
+        });
+        places.fold(0, u32::saturating_add)
+    };
+    let pools = devices.iter().filter_map(|device| match device {
+        DeviceSpec::Pool(pool) => Some(n_places(pool)),
+        DeviceSpec::Sim(_) | DeviceSpec::At { .. } | DeviceSpec::Gpu { .. } => None,
+    });
+    let most = pools.max().unwrap_or(1);
+    let most = (1..=most).rev().find(|most| is_room_for(all(*most))).unwrap_or(1);
+    (all(most), most)
+}
+
+/// Places that a pool can use.
+pub(crate) fn n_places(pool: &Pool) -> u32 {
+    match &pool.source {
+        PoolSource::Listed(members) => {
+            pool.max.min(u32::try_from(members.len()).unwrap_or(u32::MAX))
+        }
+        PoolSource::File(_) | PoolSource::Dns { .. } => pool.max,
+    }
 }
 
 /// Bytes of all slots.

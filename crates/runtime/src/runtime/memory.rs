@@ -147,6 +147,22 @@ impl Sizes {
         }
     }
 
+    /// Whether so many devices have the slots that they make progress with, and the front works well with
+    /// what is left, within what batches may take.
+    pub(crate) fn is_for(
+        self,
+        budget: MemoryBudget,
+        available: Option<u64>,
+        n_devices: u32,
+    ) -> bool {
+        let bytes = match budget {
+            MemoryBudget::Auto => by_default(available).wanted,
+            MemoryBudget::Slots(bytes) | MemoryBudget::Total(bytes) => bytes,
+        };
+        let slots = self.slots(FRONT.0, DEVICE_DEPTH.saturating_mul(n_devices));
+        self.total(slots) <= bytes
+    }
+
     /// The same with so many bytes behind the samples of a slot of the output's form.
     pub(crate) fn with_description(self, bytes: usize) -> Self {
         Self { description: bytes, ..self }

@@ -24,6 +24,7 @@ use crate::handover::mend::Maker;
 use crate::handover::report::EpochReport;
 use crate::runtime::engine::spawn;
 use crate::runtime::host::{EpochOptions, Runtime};
+use crate::runtime::memory::MOST_PER_DEVICE;
 use crate::threads::home::Home;
 use crate::threads::times::Ends;
 
@@ -151,6 +152,7 @@ impl Runtime {
                 line.lost = line.lost.take().or_else(|| device.presence.missing());
             }
             let back = self.devices.iter().zip(&collected.back);
+            let back = back.filter(|(device, _)| !device.is_vacant());
             let back = back.map(|(device, line)| (device.name.as_str(), line));
             self.rates.keep(&collected.front, back);
         }
@@ -169,9 +171,16 @@ impl Runtime {
     }
 
     fn epoch_config(&self, plan: &Plan, options: &EpochOptions) -> EpochConfig {
+        // Those of a pool that are there share the slots of those that are not.
+        let has_pool = self.devices.iter().any(|device| device.seat.is_some());
+        let n_devices = u32::try_from(self.devices.len()).unwrap_or(u32::MAX);
+        let quota = self.room.per_device.saturating_mul(n_devices);
         let devices = self.devices.iter().map(|device| DeviceConfig {
             slots: device.presence.depth(),
-            buffer: self.room.per_device,
+            buffer: match has_pool {
+                true => MOST_PER_DEVICE,
+                false => self.room.per_device,
+            },
             prior_ns: device.prior_ns,
             shard: None,
             standing: Standing::New,
@@ -180,6 +189,7 @@ impl Runtime {
             n_batches: plan.n_batches(),
             strategy: options.strategy,
             objective: self.config.objective,
+            back_quota: has_pool.then_some(quota),
             shards: 1,
             // All workers share a batch, so the front makes one at a time at its full rate.
             front: FrontConfig {

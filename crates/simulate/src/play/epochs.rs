@@ -227,6 +227,7 @@ fn epoch_config(world: &World, known: &[Option<u64>]) -> EpochConfig {
         n_batches: world.n_batches,
         strategy: world.strategy,
         objective: world.objective,
+        back_quota: None,
         shards: world.shards,
         front: FrontConfig {
             parallel: world.host.parallel,

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use bothends_simulate::sizing::{DeviceFigures, Question};
+use bothends_simulate::sizing::{DeviceFigures, PoolQuestion, Question};
 
 use super::super::doctor::findings::{DeviceFinding, Findings};
 use super::super::doctor::questions;
@@ -18,13 +18,37 @@ pub(crate) fn size(
     json: Option<&Path>,
 ) -> Result<(), Failed> {
     let findings = Findings::load(doctor)?;
-    let answer = question(args, &findings, &doctor.display().to_string())?.answer();
+    let question = question(args, &findings, &doctor.display().to_string())?;
+    if args.pool {
+        return pool(args, &question, &findings, json);
+    }
+    let answer = question.answer();
     if let Some(path) = json {
         file::write(path, &serde_json::to_string_pretty(&answer)?)?;
     }
     if json != Some(Path::new("-")) {
         say::text(answer.text().trim_end());
         say::verdict(&answer.verdict);
+    }
+    Ok(())
+}
+
+/// Answers how many agents like the device many jobs like that host's need.
+fn pool(
+    args: &SizingArgs,
+    question: &Question,
+    findings: &Findings,
+    json: Option<&Path>,
+) -> Result<(), Failed> {
+    let sample_bytes = findings.data.as_ref().map_or(0, |data| data.sample_bytes as u64);
+    let mut asked = PoolQuestion::of(question, sample_bytes, args.jobs);
+    asked.price = args.agent_price;
+    let plan = asked.plan();
+    if let Some(path) = json {
+        file::write(path, &serde_json::to_string_pretty(&plan)?)?;
+    }
+    if json != Some(Path::new("-")) {
+        say::text(plan.text().trim_end());
     }
     Ok(())
 }

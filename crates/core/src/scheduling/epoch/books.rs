@@ -18,6 +18,8 @@ pub(super) struct Books {
     pub(super) ledger: Ledger,
     pub(super) front: Front,
     pub(super) back: Vec<Back>,
+    /// The `buffer`s that the devices were given, where they share a quota.
+    buffers: Vec<u32>,
     sum: BackSum,
     /// For each device the next moment at which it says something new; the end of time when
     /// there is none.
@@ -92,7 +94,8 @@ impl Books {
                 furthest: None,
                 times: Times::of_host(config.front.prior_ns),
             },
-            sum: BackSum::default(),
+            buffers: config.devices.iter().map(|device| device.buffer).collect(),
+            sum: BackSum::of_quota(config.whole_back_quota()),
             moments: vec![NEVER; back.len()],
             earliest: NEVER,
             some_unknown: false,
@@ -105,7 +108,29 @@ impl Books {
         for back in &books.back {
             books.sum.add(back);
         }
+        books.share_room(Ns(0));
         books
+    }
+
+    /// Divides the quota of all devices among those that take part.
+    pub(super) fn share_room(&mut self, now: Ns) {
+        let Some(quota) = self.sum.quota() else { return };
+        let takes_part =
+            |back: &Back| !matches!(back.health, Health::Lost | Health::Leaving);
+        let n_parts = self.back.iter().filter(|back| takes_part(back)).count();
+        let each = quota / u32::try_from(n_parts.max(1)).unwrap_or(u32::MAX);
+        for at in 0..self.back.len() {
+            let buffer = self.buffers[at].min(each.max(1));
+            if self.back[at].config.buffer != buffer && takes_part(&self.back[at]) {
+                let device = DeviceIdx(u16::try_from(at).unwrap_or(u16::MAX));
+                self.change(device, now, |back| back.config.buffer = buffer);
+            }
+        }
+    }
+
+    /// Whether the devices together hold as much as they may.
+    pub(super) fn is_back_full(&self) -> bool {
+        self.sum.is_full()
     }
 
     pub(super) fn view(&self, now: Ns) -> View<'_> {

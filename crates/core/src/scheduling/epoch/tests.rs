@@ -22,6 +22,7 @@ fn config(strategy: StrategyConfig, n_batches: u32) -> EpochConfig {
         n_batches,
         strategy,
         objective: Objective::Throughput,
+        back_quota: None,
         shards: 1,
         front: FrontConfig { parallel: 1, quota: 2, prior_ns: Some(MILLI) },
         devices: vec![device],

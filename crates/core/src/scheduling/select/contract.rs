@@ -37,6 +37,8 @@ pub struct Part {
     pub front: FrontConfig,
     /// The devices of each rank.
     pub devices: Vec<Device>,
+    /// Batches that all devices together may hold, where that is limited.
+    pub back_quota: Option<u32>,
     /// Shards that the batches are dealt to; each device's is below it.
     pub shards: u16,
     /// What each rank's epoch is run for.

@@ -116,12 +116,13 @@ impl Mte {
             MteTime::Preprocess => 0.0,
             MteTime::WithStep => float(view.accelerator_ns.unwrap_or(0)),
         };
-        let n_devices = float(view.back.len() as u64);
+        let n_devices = float(u64::from(view.n_present().max(1)));
         let front = self.front.mean_ns(self.config.calibration)? + step;
         let back = self.back.mean_ns(self.config.calibration)? / n_devices + step;
         let part = f64::from(view.ledger.n_batches()) * front / (front + back);
         let may_wait =
             view.back.iter().map(|back| back.config.buffer).fold(0, u32::saturating_add);
+        let may_wait = may_wait.min(view.sum.quota().unwrap_or(u32::MAX));
         Some(batches(part.round()).min(may_wait))
     }
 }

@@ -60,20 +60,40 @@ pub struct BackSum {
     lasting_rate: u128,
     room: u32,
     n_well: u32,
+    n_present: u32,
     waiting: u32,
+    used: u32,
+    /// What all may use together, where that is limited.
+    quota: Option<u32>,
 }
 
 /// See [`BackSum`].
 const RATE_ONE: u128 = 1 << 80;
 
 impl BackSum {
+    /// Of no device yet; all together may use so much.
+    pub(crate) fn of_quota(quota: Option<u32>) -> Self {
+        Self { quota, ..Self::default() }
+    }
+
+    pub(crate) fn quota(&self) -> Option<u32> {
+        self.quota
+    }
+
+    /// Whether all that devices may use together is in use.
+    pub(crate) fn is_full(&self) -> bool {
+        self.quota.is_some_and(|quota| self.used >= quota.max(1))
+    }
+
     pub(crate) fn add(&mut self, back: &Back) {
         let own = Self::of(back);
         self.rate += own.rate;
         self.lasting_rate += own.lasting_rate;
         self.room = self.room.saturating_add(own.room);
         self.n_well += own.n_well;
+        self.n_present += own.n_present;
         self.waiting += own.waiting;
+        self.used = self.used.saturating_add(own.used);
     }
 
     pub(crate) fn remove(&mut self, back: &Back) {
@@ -82,7 +102,9 @@ impl BackSum {
         self.lasting_rate -= own.lasting_rate;
         self.room = self.room.saturating_sub(own.room);
         self.n_well -= own.n_well;
+        self.n_present -= own.n_present;
         self.waiting -= own.waiting;
+        self.used = self.used.saturating_sub(own.used);
     }
 
     /// Batches that devices made and that wait for delivery.
@@ -91,16 +113,17 @@ impl BackSum {
     }
 
     fn of(back: &Back) -> Self {
-        let waiting = back.hand.waiting();
-        if back.health == Health::Lost {
-            return Self { waiting, ..Self::default() };
+        let (waiting, used) = (back.hand.waiting(), back.hand.used());
+        if matches!(back.health, Health::Lost | Health::Leaving) {
+            return Self { waiting, used, ..Self::default() };
         }
         let mean_ns = back.times.mean_ns().filter(|_| back.standing != Standing::New);
         let lasting_rate = mean_ns.map_or(0, |ns| RATE_ONE / u128::from(ns.max(1)));
         let is_well = back.health == Health::Well;
         let rate = if is_well && back.is_proven() { lasting_rate } else { 0 };
         let room = back.config.buffer.min(MOST_ROOM);
-        Self { rate, lasting_rate, room, n_well: u32::from(is_well), waiting }
+        let (n_well, n_present) = (u32::from(is_well), 1);
+        Self { rate, lasting_rate, room, n_well, n_present, waiting, used, quota: None }
     }
 }
 
@@ -114,6 +137,8 @@ pub enum Health {
     Well,
     /// A claim is overdue and it has not answered since: it gets nothing until it does.
     Silent,
+    /// It is to go: it finishes what it holds, and gets nothing more.
+    Leaving,
     /// It was reported lost.
     Lost,
 }
@@ -203,12 +228,13 @@ impl<'a> View<'a> {
     /// Whether a working device that has a free batch's data may hold one more batch.
     #[must_use]
     pub fn has_room_for(&self, batch: BatchIdx) -> bool {
-        self.back.iter().any(|back| {
-            let open = self.ledger.free_on(back.config.shard);
-            back.health == Health::Well
-                && back.hand.used() < back.config.buffer.max(1)
-                && open.first_from(batch) == Some(batch)
-        })
+        !self.sum.is_full()
+            && self.back.iter().any(|back| {
+                let open = self.ledger.free_on(back.config.shard);
+                back.health == Health::Well
+                    && back.hand.used() < back.config.buffer.max(1)
+                    && open.first_from(batch) == Some(batch)
+            })
     }
 
     /// Number of batches that nobody makes.
@@ -287,7 +313,13 @@ impl View<'_> {
     /// Batches that the devices may hold, outstanding or waiting for delivery.
     #[must_use]
     pub fn back_room(&self) -> u32 {
-        self.sum.room
+        self.sum.room.min(self.sum.quota.unwrap_or(u32::MAX))
+    }
+
+    /// Devices that take part, silent ones included.
+    #[must_use]
+    pub fn n_present(&self) -> u32 {
+        self.sum.n_present
     }
 
     /// Batches per nanosecond that the host makes, or may make; 0 when not known.

@@ -225,7 +225,7 @@ def _shares(batches: Any) -> bool:
     """Whether the ranks share one epoch among them, each sample on one of them."""
     return any(
         isinstance(sampler, torch.utils.data.DistributedSampler)
-        or _name(sampler) in ("BatchSamplerShard", "IterableDatasetShard")
+        or _name(sampler) in ("BatchSamplerShard", "IterableDatasetShard", "StepSampler")
         for sampler in within(batches)
     )
 

@@ -59,7 +59,7 @@ pub struct LoaderStats {
 /// A device's part of it.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct DeviceStats {
-    /// As given in `csds`.
+    /// As given in `csds`; of a pool, the member that had this place of it last.
     pub device: String,
     /// Whether it says of itself that it is emulated.
     pub emulated: bool,
@@ -120,7 +120,7 @@ impl LoaderStats {
     pub(super) fn of_devices(&mut self, devices: &[Device]) -> &mut [DeviceStats] {
         self.back.resize_with(devices.len(), DeviceStats::default);
         for (stats, device) in self.back.iter_mut().zip(devices) {
-            stats.device.clone_from(&device.name);
+            stats.device = device.shown_name();
             stats.emulated = device.presence.is_emulated();
             stats.failure = device.presence.missing().or(stats.failure.take());
         }

@@ -86,6 +86,10 @@ impl<'a> Accounts<'a> {
             Prong::Back(device) => batch.back = Some(device),
         }
         self.rescued += u32::from(is_rescue && prong == Prong::Front);
+        if let (Prong::Back(_), Some(quota)) = (prong, self.config.whole_back_quota()) {
+            let used: u32 = self.back.iter().map(|it| it.making + it.waiting).sum();
+            assert!(used < quota, "the devices hold {used} of {quota}");
+        }
         let prongs = self.prongs(prong);
         prongs.making += 1;
         let (making, used) = (prongs.making, prongs.making + prongs.waiting);

@@ -45,6 +45,7 @@ pub(super) fn play(
         void: Vec::new(),
         feed: VecDeque::new(),
         lost: vec![false; part.devices.len()],
+        leaving: vec![false; part.devices.len()],
     };
     for event in events {
         if rank.is_over() {
@@ -78,6 +79,8 @@ struct Rank<'a> {
     /// Picked, and not consumed.
     feed: VecDeque<BatchIdx>,
     lost: Vec<bool>,
+    /// They finish what they hold, and get nothing more.
+    leaving: Vec<bool>,
 }
 
 // ---- events -------------------------------------------------------------------------------
@@ -104,6 +107,7 @@ impl Rank<'_> {
             13 => self.refuse_or_drop(which),
             14 => self.complete_again(which),
             _ if which < 4 => self.lose_or_join(which),
+            _ if which < 8 => self.leave(which),
             _ => self.end_void(which),
         }
         self.now = self.now.plus(MILLI / 4);
@@ -161,6 +165,7 @@ impl Rank<'_> {
     fn claim_back(&mut self, device: DeviceIdx) -> bool {
         let Some(claim) = self.epoch.next_back(device, self.now) else { return false };
         assert!(!self.lost[usize::from(device.0)], "a lost device works");
+        assert!(!self.leaving[usize::from(device.0)], "one that leaves gets work");
         assert_eq!(claim.prong(), Prong::Back(device));
         self.accounts.claim(&claim);
         self.jobs.push(Job { id: self.n_jobs, device, claim });
@@ -244,13 +249,45 @@ impl Rank<'_> {
     }
 
     fn lose_or_join(&mut self, which: u8) {
-        let Some(device) = self.device(which) else { return };
-        let is_lost = &mut self.lost[usize::from(device.0)];
-        *is_lost = !*is_lost;
-        if !*is_lost {
-            self.epoch.device_joined(device, self.now);
-            return;
+        // Only four are named by such an event; of more devices, each has its turn.
+        let n_devices = u32::try_from(self.lost.len()).unwrap_or(u32::MAX);
+        let turn = if n_devices > 4 { self.n_jobs % n_devices } else { 0 };
+        let turn = u8::try_from(turn).unwrap_or(0);
+        let Some(device) = self.device(which.wrapping_add(turn)) else { return };
+        let at = usize::from(device.0);
+        if !self.lost[at] {
+            return self.lose(device);
         }
+        self.lost[at] = false;
+        match self.n_jobs % 3 {
+            0 => self.epoch.device_replaced(device, None, self.now),
+            1 => self.epoch.device_replaced(device, Some(MILLI), self.now),
+            _ => self.epoch.device_joined(device, self.now),
+        }
+    }
+
+    fn leave(&mut self, which: u8) {
+        let Some(device) = self.device(which) else { return };
+        if !self.lost[usize::from(device.0)] {
+            self.leaving[usize::from(device.0)] = true;
+            self.epoch.device_leaves(device, self.now);
+        }
+    }
+
+    /// Those that are to leave and hold nothing have left; whether there were any.
+    fn see_off(&mut self) -> bool {
+        let is_idle =
+            |device: DeviceIdx| self.jobs.iter().all(|job| job.device != device);
+        let leaving =
+            (0..).map(DeviceIdx).zip(&self.leaving).filter(|(_, leaves)| **leaves);
+        let gone: Vec<_> = leaving.map(|(d, _)| d).filter(|d| is_idle(*d)).collect();
+        gone.iter().for_each(|device| self.lose(*device));
+        !gone.is_empty()
+    }
+
+    fn lose(&mut self, device: DeviceIdx) {
+        let at = usize::from(device.0);
+        (self.lost[at], self.leaving[at]) = (true, false);
         self.epoch.device_lost(device, self.now);
         for job in self.jobs.extract_if(.., |job| job.device == device) {
             self.accounts.lose(job.claim.batch(), job.claim.prong());
@@ -301,7 +338,7 @@ impl Rank<'_> {
 
     /// Everything that can be done now; whether it was anything.
     fn calm_round(&mut self) -> bool {
-        let mut moved = false;
+        let mut moved = self.see_off();
         while !self.is_over() && self.deliver() {
             moved = true;
         }

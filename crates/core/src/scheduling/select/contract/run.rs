@@ -222,6 +222,7 @@ impl<'a> Run<'a> {
             front: part.front,
             objective: part.objective,
             devices: part.devices.iter().map(|device| device.config).collect(),
+            back_quota: part.back_quota,
             shards: part.shards,
             accelerator_ns: part.accelerator_ns,
             done: done.to_vec(),

@@ -111,7 +111,8 @@ fn is_alone_enough(view: &View<'_>, back: &Back) -> bool {
 /// Whether a device has room for a free batch.
 pub(super) fn has_room(view: &View<'_>, back: &Back) -> bool {
     let is_kept = view.front.parallel > 1 && back.config.buffer >= SPARES_ONE;
-    back.hand.used() + u32::from(is_kept) < back.config.buffer.max(1)
+    !view.sum.is_full()
+        && back.hand.used() + u32::from(is_kept) < back.config.buffer.max(1)
 }
 
 /// What fills the buffers waits behind the lowest free batch: nobody would make it.

@@ -1,0 +1,59 @@
+"""A pool of devices that come and go."""
+
+import os
+from collections.abc import Sequence
+
+from ._errors import OptionsError
+
+
+class Pool:
+    """Devices that come and go while an epoch runs.
+
+        pool = bothends.Pool(file="/shared/agents")
+        loader = bothends.Loader("/data/train", csds=pool, key_file="shared.key")
+
+    A source says which members there are: give exactly one of `members`, `file` and `dns`. The loader
+    attaches members that appear and lets those go that vanish, also in the middle of an epoch. The
+    stream is the same whoever takes part.
+
+    Args:
+        members: addresses, or "HOST:PORT" that are reached as `via` says.
+        file: path of a file with one member in each line. It is read again when it changes; replace it
+            as a whole (`os.replace`).
+        dns: "HOST:PORT"; all addresses of the name are members, at this port. It is looked up again
+            every two seconds.
+        via: how a member without a scheme is reached: "tcp", "tcp+noise" or "tls".
+        max: members that this loader attaches at most (64 if not given).
+    """
+
+    def __init__(
+        self,
+        members: Sequence[str] | None = None,
+        *,
+        file: str | os.PathLike[str] | None = None,
+        dns: str | None = None,
+        via: str = "tcp",
+        max: int | None = None,
+    ) -> None:
+        given = [source for source in (members, file, dns) if source is not None]
+        if len(given) != 1:
+            raise OptionsError("a pool has one source; give members, file or dns")
+        if members is not None:
+            if isinstance(members, str):
+                raise OptionsError("`members` is a text; give a list of addresses")
+            self._text = "pool://" + ",".join(members)
+        elif file is not None:
+            path = os.path.abspath(os.fspath(file))
+            if "?" in path:
+                raise OptionsError(f"`file` has a `?` in its name: {path}; rename it")
+            self._text = "pool+file://" + path
+        else:
+            self._text = f"pool+dns://{dns}"
+        self._text += f"?via={via}" + ("" if max is None else f"&max={max}")
+
+    def __str__(self) -> str:
+        """The pool as `--csd` and `csds` take it in a text."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"<bothends.Pool {self._text}>"

@@ -1,0 +1,357 @@
+//! The members of a pool and the places that they have among a run's devices.
+//!
+//! A run has a fixed number of places for a pool, each a device for the collector, with a thread of its own
+//! (`devices/seat.rs`). Which member has which place changes while the run goes on. `core::members` decides
+//! which to try, and when; this file knows their addresses and hands the tries to places that are idle.
+//! Who lists the members is `devices/sources.rs`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bothends_core::ids::Ns;
+use bothends_core::members::{Failure, MemberId, Members, MembersConfig, Welcome};
+use bothends_csd::CsdError;
+use bothends_csd::address::Address;
+use bothends_csd::pool::Pool;
+
+use crate::devices::attest::Suspects;
+use crate::devices::reach::may_come;
+use crate::threads::shutdown::{PATIENCE, Stop};
+
+/// The waits between tries; a member that was killed is there again within a second or so.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// Members tried at once.
+const MOST_TRYING: u32 = 16;
+
+/// A pool's members, as all threads of a run see them. Clones are one.
+#[derive(Clone)]
+pub(crate) struct Roster(Arc<Shared>);
+
+struct Shared {
+    pool: Pool,
+    began: Instant,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    members: Members,
+    known: BTreeMap<MemberId, Known>,
+    ids: HashMap<String, MemberId>,
+    next_id: u64,
+    places: Vec<Place>,
+    /// Whether the source has been asked.
+    is_listed: bool,
+    /// Tries that have come to an end.
+    n_tried: u64,
+}
+
+/// What is kept of a member while it is of interest.
+struct Known {
+    address: Address,
+    suspects: Suspects,
+    /// Why it is not attached, where that has been said.
+    missing: Option<String>,
+}
+
+/// One place of the pool among the devices.
+#[derive(Debug, Default)]
+struct Place {
+    /// Its thread waits for a member.
+    is_idle: bool,
+    /// A member that it is to try.
+    offer: Option<MemberId>,
+    now: Option<MemberId>,
+    /// The members that it has had, the latest last.
+    before: Vec<MemberId>,
+}
+
+/// A member for a place to try.
+#[derive(Debug, Clone)]
+pub(crate) struct Turn {
+    pub(crate) address: Address,
+    pub(crate) suspects: Suspects,
+    /// Why it was missing, where that has been said.
+    pub(crate) missing: Option<String>,
+    /// Whether the place had this member last, or none yet.
+    pub(crate) is_known_here: bool,
+}
+
+impl fmt::Debug for Roster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Roster").field(&self.0.pool.text).finish()
+    }
+}
+
+impl Roster {
+    /// Of a pool that has so many places. Its tries are in an order drawn from `seed`.
+    pub(crate) fn new(pool: &Pool, n_places: u32, seed: u64) -> Self {
+        let config = MembersConfig {
+            most_attached: n_places,
+            most_trying: MOST_TRYING,
+            first_wait_ns: nanoseconds(FIRST_WAIT),
+            longest_wait_ns: nanoseconds(LONGEST_WAIT),
+            seed,
+        };
+        let state = State {
+            members: Members::new(config),
+            known: BTreeMap::new(),
+            ids: HashMap::new(),
+            next_id: 0,
+            places: (0..n_places).map(|_| Place::default()).collect(),
+            is_listed: false,
+            n_tried: 0,
+        };
+        Self(Arc::new(Shared {
+            pool: pool.clone(),
+            began: Instant::now(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }))
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.0.pool
+    }
+
+    /// The source lists these members now.
+    pub(crate) fn listed(&self, addresses: &[Address]) {
+        let now = self.now();
+        let mut state = self.state();
+        let ids: Vec<_> = addresses.iter().map(|it| state.id(it)).collect();
+        state.members.listed(ids, now);
+        state.is_listed = true;
+        state.forget();
+        drop(state);
+        self.0.changed.notify_all();
+    }
+
+    /// The source does not say which members there are: nobody need wait for that at the start.
+    pub(crate) fn is_not_listed(&self) {
+        self.state().is_listed = true;
+        self.0.changed.notify_all();
+    }
+
+    /// Waits until there is a member for this place to try; `None` where the engine is to end.
+    pub(crate) fn turn(&self, place: usize, stop: &Stop) -> Option<Turn> {
+        let mut state = self.state();
+        state.places[place].is_idle = true;
+        while !stop.is_set() {
+            let now = self.now();
+            if state.offer(now) {
+                self.0.changed.notify_all();
+            }
+            if let Some(id) = state.places[place].offer.take() {
+                state.places[place].now = Some(id);
+                return state.turn(place, id);
+            }
+            let wake = state.members.wake_at(now).map_or(u64::MAX, |at| at.since(now));
+            // Who sets the flag wakes all; this is for whoever forgets to.
+            let wait =
+                Duration::from_nanos(wake).clamp(Duration::from_millis(1), PATIENCE * 10);
+            let waited = self.0.changed.wait_timeout(state, wait);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.places[place].is_idle = false;
+        if let Some(id) = state.places[place].offer.take() {
+            // Nobody has tried it: it is as good as it was.
+            state.members.failed(id, Failure::Busy(0), self.now());
+        }
+        None
+    }
+
+    /// The member of a place has been reached; whether it is still wanted.
+    pub(crate) fn reached(&self, place: usize) -> Welcome {
+        let now = self.now();
+        self.change(place, |state, id| {
+            state.n_tried += 1;
+            let welcome = state.members.attached(id, now);
+            match welcome {
+                Welcome::Unwanted => state.places[place].now = None,
+                Welcome::Attached => state.says(id, None),
+            }
+            welcome
+        })
+        .unwrap_or(Welcome::Unwanted)
+    }
+
+    /// The member of a place has not been reached, as `missing` says.
+    pub(crate) fn failed(&self, place: usize, error: &CsdError, missing: Option<String>) {
+        let why = match error {
+            CsdError::Busy { retry, .. } => Failure::Busy(nanoseconds(*retry)),
+            error if may_come(error) => Failure::Fault,
+            _ => Failure::Mistake,
+        };
+        let now = self.now();
+        self.change(place, |state, id| {
+            state.n_tried += 1;
+            state.members.failed(id, why, now);
+            state.says(id, missing);
+            state.places[place].now = None;
+        });
+    }
+
+    /// The connection to the member of a place is lost, as `missing` says, or has ended after the member
+    /// was let go.
+    pub(crate) fn lost(&self, place: usize, missing: Option<String>) {
+        let now = self.now();
+        self.change(place, |state, id| {
+            state.members.lost(id, now);
+            state.says(id, missing);
+            state.places[place].now = None;
+        });
+    }
+
+    /// A member that had this place has lied: none of those that had it is used any more. Which one it
+    /// was is not known, as a place may have changed hands since the batch was made.
+    pub(crate) fn barred(&self, place: usize) {
+        let mut state = self.state();
+        let had = state.places[place].before.clone();
+        had.into_iter().for_each(|id| state.members.barred(id));
+        state.places[place].now = None;
+        drop(state);
+        self.0.changed.notify_all();
+    }
+
+    /// A place whose member is to be let go.
+    pub(crate) fn next_to_leave(&self) -> Option<usize> {
+        let mut state = self.state();
+        let id = state.members.next_to_leave()?;
+        state.places.iter().position(|place| place.now == Some(id))
+    }
+
+    /// What a thread that has died, or whose connection did not come back from it, has left of a place.
+    pub(crate) fn begin(&self, place: usize, has_connection: bool) {
+        let now = self.now();
+        self.change(place, |state, id| {
+            if !has_connection {
+                state.members.failed(id, Failure::Fault, now);
+                state.members.lost(id, now);
+                state.places[place].now = None;
+            }
+        });
+        self.state().places[place].offer = None;
+    }
+
+    /// Has all threads that wait for a member look whether they are to end.
+    pub(crate) fn wake_all(&self) {
+        self.0.changed.notify_all();
+    }
+
+    /// Waits until every member that may be attached is attached or has been tried, or until then; how
+    /// many are attached.
+    pub(crate) fn settles(&self, by: Instant) -> u32 {
+        let mut state = self.state();
+        loop {
+            let n_wanted = state.members.n_listed().min(state.places.len());
+            let n_tried = usize::try_from(state.n_tried).unwrap_or(usize::MAX);
+            let left = by.saturating_duration_since(Instant::now());
+            if state.is_listed && n_tried >= n_wanted || left.is_zero() {
+                return state.members.n_attached();
+            }
+            let waited = self.0.changed.wait_timeout(state, left.min(PATIENCE));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Does something with the member of a place, if it has one, and wakes whoever waits.
+    fn change<T>(
+        &self,
+        place: usize,
+        change: impl FnOnce(&mut State, MemberId) -> T,
+    ) -> Option<T> {
+        let mut state = self.state();
+        let id = state.places[place].now?;
+        let result = change(&mut state, id);
+        state.forget();
+        drop(state);
+        self.0.changed.notify_all();
+        Some(result)
+    }
+
+    fn now(&self) -> Ns {
+        Ns(nanoseconds(self.0.began.elapsed()))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The number of the member at this address.
+    fn id(&mut self, address: &Address) -> MemberId {
+        let next = &mut self.next_id;
+        let id = *self.ids.entry(address.to_string()).or_insert_with(|| {
+            *next += 1;
+            MemberId(*next)
+        });
+        let new = || Known {
+            address: address.clone(),
+            suspects: Suspects::default(),
+            missing: None,
+        };
+        self.known.entry(id).or_insert_with(new);
+        id
+    }
+
+    /// Forgets members that nobody lists and that have no place: names may come and go forever.
+    fn forget(&mut self) {
+        let members = &self.members;
+        self.known.retain(|id, _| members.knows(*id));
+        self.ids.retain(|_, id| members.knows(*id));
+        for place in &mut self.places {
+            place.before.retain(|id| members.knows(*id));
+        }
+    }
+
+    fn says(&mut self, id: MemberId, missing: Option<String>) {
+        if let Some(known) = self.known.get_mut(&id) {
+            known.missing = missing;
+        }
+    }
+
+    /// Hands the tries that are due to idle places; whether there was one for any.
+    fn offer(&mut self, now: Ns) -> bool {
+        let mut has_offered = false;
+        while self.places.iter().any(Place::is_free) {
+            let Some(id) = self.members.next_to_try(now) else { break };
+            let had = |place: &Place| place.is_free() && place.before.last() == Some(&id);
+            let fresh = |place: &Place| place.is_free() && place.before.is_empty();
+            let places = || self.places.iter();
+            let at = places().position(had).or_else(|| places().position(fresh));
+            let at = at.or_else(|| places().position(Place::is_free));
+            if let Some(at) = at {
+                self.places[at].offer = Some(id);
+                has_offered = true;
+            }
+        }
+        has_offered
+    }
+
+    fn turn(&mut self, at: usize, id: MemberId) -> Option<Turn> {
+        let known = self.known.get(&id)?;
+        let (address, suspects) = (known.address.clone(), known.suspects.clone());
+        let missing = known.missing.clone();
+        let place = &mut self.places[at];
+        place.is_idle = false;
+        let is_known_here = place.before.last().is_none_or(|last| *last == id);
+        place.before.retain(|before| *before != id);
+        place.before.push(id);
+        Some(Turn { address, suspects, missing, is_known_here })
+    }
+}
+
+impl Place {
+    fn is_free(&self) -> bool {
+        self.is_idle && self.offer.is_none() && self.now.is_none()
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

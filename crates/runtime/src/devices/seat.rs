@@ -1,0 +1,114 @@
+//! The thread of one place of a pool: it reaches the member that the place is given, serves it while it
+//! is there, and waits for the next.
+//!
+//! It decides nothing. Which member has which place is `devices/roster.rs`'s, what is done with a connected
+//! device `devices/thread.rs`'s.
+
+use std::sync::Arc;
+
+use bothends_core::members::Welcome;
+use bothends_core::one_line;
+use bothends_core::recipe::Recipe;
+use bothends_csd::connect::ConnectOptions;
+use bothends_csd::{CsdError, Transport};
+
+use crate::devices::reach::{Entrance, Joins, Reach, Reached, Way, may_come};
+use crate::devices::roster::{Roster, Turn};
+use crate::devices::thread::ProducerLoop;
+use crate::read::source::Source;
+
+/// A place of a pool, and what its members are told.
+#[derive(Debug, Clone)]
+pub(crate) struct Seat {
+    pub(crate) roster: Roster,
+    /// Which of the pool's places.
+    pub(crate) place: usize,
+    pub(crate) options: ConnectOptions,
+    pub(crate) source: Arc<Source>,
+    pub(crate) recipe: Recipe,
+    pub(crate) batch_size: u32,
+}
+
+impl Seat {
+    fn reach(&self, turn: &Turn) -> Reach {
+        Reach {
+            way: Way::To(turn.address.clone(), self.options.clone()),
+            source: Arc::clone(&self.source),
+            recipe: self.recipe.clone(),
+            batch_size: self.batch_size,
+            suspects: turn.suspects.clone(),
+        }
+    }
+}
+
+/// A place's thread.
+#[derive(Debug)]
+pub(crate) struct Seated {
+    pub(crate) seat: Seat,
+    pub(crate) entrance: Entrance,
+}
+
+impl Seated {
+    /// The loop of the thread, until it is told to stop; `first` serves a member that is there. Gives the
+    /// way to the member back, or why there is none.
+    pub(crate) fn run(
+        self,
+        mut first: Option<ProducerLoop>,
+    ) -> Result<Box<dyn Transport>, String> {
+        let Seat { roster, place, .. } = &self.seat;
+        let (stop, presence) = (&self.entrance.stop, &self.entrance.presence);
+        loop {
+            if let Some(serving) = first.take() {
+                let served = serving.run();
+                if stop.is_set() {
+                    return served;
+                }
+                if presence.is_expelled() {
+                    roster.barred(*place);
+                    return Err("it has lied".to_owned());
+                }
+                match served {
+                    // The collector has let go of it.
+                    Ok(_) => presence.has_left(),
+                    Err(why) => presence.is_missing(why),
+                }
+                roster.lost(*place, presence.missing());
+            }
+            let Some(turn) = roster.turn(*place, stop) else {
+                return Err("the run ended before it was there".to_owned());
+            };
+            first = self.tries(&turn);
+        }
+    }
+
+    /// What serves the member, where it can be reached.
+    fn tries(&self, turn: &Turn) -> Option<ProducerLoop> {
+        let (seat, presence) = (&self.seat, &self.entrance.presence);
+        presence.is_of(turn.address.to_string(), turn.missing.clone());
+        match seat.reach(turn).now() {
+            Ok(reached) => self.welcome(turn, reached),
+            Err(error) => {
+                self.is_not_there(&error);
+                seat.roster.failed(seat.place, &error, presence.missing());
+                None
+            }
+        }
+    }
+
+    fn welcome(&self, turn: &Turn, reached: Reached) -> Option<ProducerLoop> {
+        let seat = &self.seat;
+        if seat.roster.reached(seat.place) == Welcome::Unwanted {
+            return None;
+        }
+        let joins = if turn.is_known_here { Joins::Again } else { Joins::Another };
+        Some(self.entrance.join(reached, joins))
+    }
+
+    fn is_not_there(&self, error: &CsdError) {
+        let presence = &self.entrance.presence;
+        match may_come(error) {
+            true => presence.is_missing(one_line(error)),
+            false => presence.is_mistaken(one_line(error)),
+        }
+    }
+}
