@@ -461,9 +461,9 @@ fn find(config: &RunConfig) -> Result<Listed, String> {
             );
         }
         let joined = join(mix, config.limit, tables.as_ref())?;
-        let Joined { roots, table, format, notes, sources } = joined;
+        let Joined { roots, table, format, notes, sources, remote } = joined;
         let (table, sources) = (Arc::new(table), Some(Arc::new(sources)));
-        return Ok(Listed { roots, table, format, notes, sources, remote: None });
+        return Ok(Listed { roots, table, format, notes, sources, remote });
     }
     if let Some(supplied) = &config.supplied {
         let table = match config.limit {

@@ -200,7 +200,10 @@ impl Runtime {
         let n_devices = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
         let available = config.share.memory_bytes();
         let fetched = match source.remote() {
-            Some(_) => sizes.fetched_within(config.memory, available, n_devices),
+            Some(_) => config.read.fetch.reorder_bytes.map_or_else(
+                || sizes.fetched_within(config.memory, available, n_devices),
+                |bytes| usize::try_from(bytes).unwrap_or(usize::MAX),
+            ),
             None => 0,
         };
         let sizes = sizes.with_fetched(fetched);
