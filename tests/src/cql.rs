@@ -41,6 +41,9 @@ pub const NAMED: &[Column] = &[
     ["data", "regular", "blob"],
 ];
 
+/// Says what becomes of a request, by its number and its statement.
+pub type Turns = dyn Fn(usize, &str) -> Turn + Send + Sync;
+
 /// What the double is told.
 pub struct Settings {
     /// The columns of `set.images`; none: there is no such table before it is made.
@@ -53,8 +56,8 @@ pub struct Settings {
     pub token: i64,
     /// Most rows of a page, whatever is asked for.
     pub most_rows: usize,
-    /// What becomes of a request, by its number and its statement.
-    pub turn: Box<dyn Fn(usize, &str) -> Turn + Send + Sync>,
+    /// What becomes of requests.
+    pub turn: Box<Turns>,
 }
 
 impl Default for Settings {

@@ -321,8 +321,9 @@ fn an_upload_makes_the_table_and_goes_on_where_it_was_interrupted() {
     assert_eq!(rows.len(), 100);
     for (key, data, label) in rows {
         let name = String::from_utf8(key).unwrap();
-        let number: usize = name[3..name.len() - 4].parse().unwrap();
-        assert_eq!((data.len(), label), (number + 1, Some(number as i32 % 2)), "{name}");
+        let number: u16 = name[3..name.len() - 4].parse().unwrap();
+        let expected = (usize::from(number) + 1, Some(i32::from(number % 2)));
+        assert_eq!((data.len(), label), expected, "{name}");
     }
 }
 

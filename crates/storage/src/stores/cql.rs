@@ -266,13 +266,11 @@ fn run<'a>(
 }
 
 fn rows(answer: Result<Answer, Failure>, place: &str) -> Result<Rows, StorageError> {
-    match answer.map_err(|failure| failed(failure, place))? {
-        Answer::Rows(rows) => Ok(rows),
-        _ => {
-            let why = "the answer has no rows".to_owned();
-            Err(StorageError::Refused { place: place.to_owned(), why })
-        }
-    }
+    let rows = answer.map_err(|failure| failed(failure, place))?.rows();
+    rows.ok_or_else(|| {
+        let why = "the answer has no rows".to_owned();
+        StorageError::Refused { place: place.to_owned(), why }
+    })
 }
 
 fn since_1970(microseconds: i64) -> Option<Duration> {
@@ -413,16 +411,15 @@ impl Cql {
         );
         let run = Run { values: &[], consistency: Consistency::LocalQuorum, page: None };
         let made = self.cluster.make(&statement, run).await;
-        made.map_err(|failure| match failed(failure, &self.url) {
-            StorageError::Refused { place, why } => {
-                let why = format!(
-                    "its table cannot be made ({why}); make the keyspace first: CREATE \
-                     KEYSPACE {} WITH replication = …",
-                    self.keyspace
-                );
-                StorageError::Refused { place, why }
-            }
-            other => other,
+        made.map_err(|failure| {
+            let error = failed(failure, &self.url);
+            let StorageError::Refused { place, why } = error else { return error };
+            let why = format!(
+                "its table cannot be made ({why}); make the keyspace first: CREATE KEYSPACE {} \
+                 WITH replication = …",
+                self.keyspace
+            );
+            StorageError::Refused { place, why }
         })?;
         // Until all nodes know of it, they refuse what is written.
         let agreed = self.cluster.agrees().await;

@@ -251,10 +251,8 @@ async fn rows_of(
     statement: &str,
     run: Run<'_>,
 ) -> Result<Rows, Trouble> {
-    match connection.query(statement, run).await? {
-        Answer::Rows(rows) => Ok(rows),
-        _ => Err(Trouble::Broken("the answer has no rows".to_owned())),
-    }
+    let rows = connection.query(statement, run).await?.rows();
+    rows.ok_or_else(|| Trouble::Broken("the answer has no rows".to_owned()))
 }
 
 /// Tokens as texts, each with this number; those that are none are left out.

@@ -151,19 +151,19 @@ impl Connection {
     }
 
     async fn log_in(&self, access: &Access) -> Result<(), Trouble> {
-        match self.ask(Ask::Startup, &frame::startup()).await? {
-            Answer::Ready => return Ok(()),
-            Answer::Authenticate => {}
-            _ => return Err(meaningless()),
+        let answer = self.ask(Ask::Startup, &frame::startup()).await?;
+        if answer == Answer::Ready {
+            return Ok(());
+        }
+        if answer != Answer::Authenticate {
+            return Err(meaningless());
         }
         let Some((user, password)) = &access.login else {
             return Err(Trouble::Denied("the server wants a login".to_owned()));
         };
         let login = frame::login(user, password);
-        match self.ask(Ask::AuthResponse, &login).await? {
-            Answer::LoggedIn => Ok(()),
-            _ => Err(meaningless()),
-        }
+        let answer = self.ask(Ask::AuthResponse, &login).await?;
+        if answer == Answer::LoggedIn { Ok(()) } else { Err(meaningless()) }
     }
 
     /// Whether it may be asked.
@@ -184,9 +184,11 @@ impl Connection {
         };
         let gone = || Trouble::Broken("the connection was closed".to_owned());
         self.outgoing.send(frame::request(ask, stream, body)).map_err(|_| gone())?;
-        match told.await.map_err(|_| gone())?? {
-            Answer::Failed(failed) => Err(refused(failed)),
-            answer => Ok(answer),
+        let answer = told.await.map_err(|_| gone())??;
+        if let Answer::Failed(failed) = answer {
+            Err(refused(failed))
+        } else {
+            Ok(answer)
         }
     }
 
@@ -221,13 +223,10 @@ impl Connection {
     }
 
     async fn prepare(&self, statement: &str) -> Result<Bytes, Trouble> {
-        match self.ask(Ask::Prepare, &frame::prepare(statement)).await? {
-            Answer::Prepared(id) => {
-                lock(&self.prepared).insert(statement.to_owned(), id.clone());
-                Ok(id)
-            }
-            _ => Err(meaningless()),
-        }
+        let answer = self.ask(Ask::Prepare, &frame::prepare(statement)).await?;
+        let Answer::Prepared(id) = answer else { return Err(meaningless()) };
+        lock(&self.prepared).insert(statement.to_owned(), id.clone());
+        Ok(id)
     }
 }
 

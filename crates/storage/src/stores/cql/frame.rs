@@ -182,6 +182,11 @@ pub(super) struct Rows {
 }
 
 impl Answer {
+    /// The rows, if it has any.
+    pub(super) fn rows(self) -> Option<Rows> {
+        if let Self::Rows(rows) = self { Some(rows) } else { None }
+    }
+
     pub(super) fn parse(header: Header, body: Bytes) -> Result<Self, Malformed> {
         let mut body = Body(body);
         if header.flags & 0x02 != 0 {
