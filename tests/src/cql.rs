@@ -4,6 +4,7 @@
 //! A test may have it refuse, be silent or hang up, as the n-th request asks for.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -70,6 +71,18 @@ impl Default for Settings {
             most_rows: 7,
             turn: Box::new(|_, _| Turn::Answer),
         }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("columns", &self.columns).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("at", &self.at).finish_non_exhaustive()
     }
 }
 
@@ -140,6 +153,12 @@ impl Server {
             label.map(|label| ("label".to_owned(), label.to_be_bytes().to_vec())),
         );
         self.insert(key.to_vec(), cells);
+    }
+
+    /// Adds or replaces cells of a row.
+    pub fn put_cells(&self, key: &[u8], cells: &[(&str, &[u8])]) {
+        let cells = cells.iter().map(|(name, cell)| ((*name).to_owned(), cell.to_vec()));
+        self.insert(key.to_vec(), cells.collect());
     }
 
     fn insert(&self, key: Vec<u8>, cells: Vec<(String, Vec<u8>)>) {

@@ -375,7 +375,7 @@ fn what_is_uploaded_into_a_table_or_a_store_has_the_same_stream() -> Result<()> 
     if let Some(server) = servers::valkey("an upload to Valkey")? {
         // The samples of shards are objects of their own, and a list has their labels.
         let url = format!("redis://{}/0?prefix=set/", server.at);
-        let tar = Setup::new(&shards.join("tar")).run()?;
+        let tar = Setup { batch_size: 2, ..Setup::new(&shards.join("tar")) }.run()?;
         ensure!(upload(&shards.join("tar"), &url)? == tar.samples + 1);
         let listed = names(&url)?;
         ensure!(listed.contains(&LIST.to_owned()), "{listed:?}");

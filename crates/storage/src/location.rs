@@ -236,12 +236,17 @@ impl Location {
                 )?)
             }
             Store::Redis(url) => Arc::new(Redis::new(url, &self.options.variables)?),
-            Store::Cql(url) => Arc::new(Cql::new(url, &self.options)?),
+            Store::Cql(url) => Arc::new(self.cql(url)?),
         })
     }
 }
 
 impl Location {
+    fn cql(&self, url: &str) -> Result<Cql, StorageError> {
+        let Options { variables, ca_file, .. } = &self.options;
+        Cql::new(url, variables, ca_file.as_deref())
+    }
+
     /// The objects there, to be written, too. Connects to nothing yet.
     ///
     /// # Errors
@@ -255,7 +260,7 @@ impl Location {
         Ok(match &self.store {
             Store::Bucket(bucket) => Arc::new(bucket.open(&self.options)?),
             Store::Redis(url) => Arc::new(Redis::new(url, &self.options.variables)?),
-            Store::Cql(url) => Arc::new(Cql::new(url, &self.options)?),
+            Store::Cql(url) => Arc::new(self.cql(url)?),
             Store::Local(path) => return Err(refused(path.display().to_string())),
             Store::Http(url) => return Err(refused(without_login(url))),
         })

@@ -84,6 +84,29 @@ fn the_table_of_the_plugin_is_read_with_its_labels() {
 }
 
 #[test]
+fn rows_that_somebody_else_wrote_may_lack_their_length_or_their_bytes() {
+    let server = Server::start(Settings::default()).unwrap();
+    server.put(b"a", b"0123", Some(1));
+    server.put_cells(b"b", &[("data", b"45")]);
+    server.put_cells(b"c", &[("label", &[0, 0, 0, 2])]);
+    let objects = open(&server.url());
+    let mut listed = Vec::new();
+    each_listed(&*objects, "", &mut |one| listed.push(one.unwrap()));
+    let lens = listed.iter().map(|one| (&*one.name, one.identity.len, one.label));
+    let expected = [("a", 4, Labelled::As(1)), ("b", 2, Labelled::No)];
+    assert_eq!(lens.collect::<Vec<_>>(), expected);
+    let view = View::start(Arc::clone(&objects)).unwrap();
+    let mut dst = [0; 2];
+    view.read("b", 0, &mut dst).unwrap();
+    assert_eq!(&dst, b"45");
+    assert!(matches!(view.identity("c"), Err(StorageError::NotFound { .. })));
+    server.put(b"d", b"0123", Some(-1));
+    let error = bothends_dataset::find(&View::start(objects).unwrap(), "").unwrap_err();
+    let text = std::error::Error::source(&error).unwrap().to_string();
+    assert!(text.contains("row d`: its label is negative"), "{text}");
+}
+
+#[test]
 fn a_table_of_names_without_labels_is_read_as_files_are() {
     const PLAIN: &[Column] =
         &[["name", "partition_key", "text"], ["data", "regular", "blob"]];

@@ -168,7 +168,7 @@ pub(crate) struct HostArgs {
     pub(crate) fetch_requests: Option<u32>,
     /// Of remote data: the most bytes that are requested and not yet with the workers, such as 256M
     ///
-    /// A quarter of it may be in flight. The rest is for records that arrived before those that are
+    /// A quarter of it may be in flight (with --fetch-requests, all of it). The rest is for records that arrived before those that are
     /// needed first. It is part of --memory; the default is a quarter of that, or depends on the
     /// memory that is available.
     #[arg(long, value_name = "BYTES", hide_short_help = true)]

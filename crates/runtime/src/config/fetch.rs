@@ -12,7 +12,8 @@ pub struct FetchBounds {
     /// The most requests in flight, from 1 to [`MOST_REQUESTS`](Self::MOST_REQUESTS).
     pub requests: Option<u32>,
     /// The most bytes that have been requested and are not yet with the workers, at least
-    /// [`LEAST_REORDER`](Self::LEAST_REORDER); a quarter of them may be in flight.
+    /// [`LEAST_REORDER`](Self::LEAST_REORDER); a quarter of them may be in flight, or all where `requests`
+    /// bounds those, too.
     pub reorder_bytes: Option<u64>,
 }
 
@@ -53,13 +54,13 @@ impl FetchBounds {
     /// What the queue is told that has so many bytes of memory.
     pub(crate) fn within(self, room_bytes: u64, seed: u64) -> FetchConfig {
         let config = FetchConfig { seed, ..FetchConfig::within(room_bytes) };
-        match self.requests {
-            None => config,
-            Some(n) => FetchConfig {
-                max_requests: n,
-                first_requests: config.first_requests.min(n),
-                ..config
-            },
+        let Some(n) = self.requests else { return config };
+        let is_all_told = self.reorder_bytes.is_some();
+        FetchConfig {
+            max_requests: n,
+            first_requests: config.first_requests.min(n),
+            max_bytes: if is_all_told { room_bytes } else { config.max_bytes },
+            ..config
         }
     }
 }
@@ -75,6 +76,8 @@ mod tests {
         let bounds = FetchBounds { requests: Some(8), ..FetchBounds::default() };
         let config = bounds.within(64 << 20, 3);
         assert_eq!((config.max_requests, config.first_requests), (8, 8));
+        let both = FetchBounds { reorder_bytes: Some(64 << 20), ..bounds };
+        assert_eq!(both.within(64 << 20, 3).max_bytes, 64 << 20);
         assert_eq!(
             FetchConfig { max_requests: 256, first_requests: 64, ..config },
             defaults

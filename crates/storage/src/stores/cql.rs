@@ -10,8 +10,10 @@ mod frame;
 mod layout;
 mod token;
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
 use std::ops::Range;
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,7 +24,7 @@ use tokio::sync::OnceCell;
 use crate::address::{percent_decoded, split_scheme, without_login};
 use crate::objects::{Labelled, is_plain};
 use crate::retry::retried;
-use crate::{Arrivals, Identity, Listed, Objects, Options, Put, StorageError};
+use crate::{Arrivals, Identity, Listed, Objects, Put, StorageError};
 use cluster::{Cluster, Failure};
 use connection::{Access, Trouble};
 use frame::{Answer, Consistency, Failed, Rows, Run};
@@ -109,23 +111,26 @@ fn host(text: &str) -> Option<(String, u16)> {
 
 impl Cql {
     /// The table at a URL that begins with `cql://`, or `cqls://` for TLS.
-    pub(crate) fn new(url: &str, options: &Options) -> Result<Self, StorageError> {
+    pub(crate) fn new(
+        url: &str,
+        variables: &BTreeMap<String, String>,
+        ca_file: Option<&Path>,
+    ) -> Result<Self, StorageError> {
         let text = without_login(url);
         let wrong = |why: String| StorageError::Address { text: text.clone(), why };
         let (scheme, rest) = split_scheme(url).unwrap_or(("", url));
         let address = Address::parse(rest).map_err(|why| wrong(why.to_owned()))?;
         let Address { login, hosts, keyspace, table } = address;
-        let variable = |name: &str| options.variables.get(name).cloned();
+        let variable = |name: &str| variables.get(name).cloned();
         let login = login.or_else(|| {
             variable("CASSANDRA_USERNAME").zip(variable("CASSANDRA_PASSWORD"))
         });
         let is_tls =
             matches!(scheme.to_ascii_lowercase().as_str(), "cqls" | "cassandras");
-        let ca_file = options.ca_file.clone().or_else(|| {
-            // What cqlsh reads.
-            variable("SSL_CERTFILE").map(Into::into)
-        });
-        let tls = is_tls.then(|| crate::client::trusted(ca_file.as_deref()));
+        // Else what cqlsh reads.
+        let of_cqlsh = variables.get("SSL_CERTFILE").map(Path::new);
+        let ca_file = ca_file.or(of_cqlsh);
+        let tls = is_tls.then(|| crate::client::trusted(ca_file));
         let tls =
             tls.transpose().map_err(|why| wrong(format!("cannot be trusted: {why}")))?;
         let cluster = Cluster::new(hosts, Access { login, tls });
@@ -172,10 +177,19 @@ impl Cql {
         let answer =
             self.cluster.execute(&statement, run(&values, None), Some(&key)).await;
         let rows = rows(answer, &place)?;
-        let row = rows.rows.into_iter().next().ok_or_else(not_found)?;
-        // Without bytes, it is no object.
-        let is_whole = row.len() == 2 && row[1].is_some();
-        if is_whole { Ok((layout, row)) } else { Err(not_found()) }
+        let row = rows.rows.into_iter().next().filter(|row| row.len() == 2);
+        Ok((layout, row.ok_or_else(not_found)?))
+    }
+
+    /// All of an object, and what it is recognised by.
+    async fn get(&self, object: &str) -> Result<(Bytes, Identity), StorageError> {
+        let (_, mut row) = self.row(object, Layout::get).await?;
+        let modified = number(row[1].as_ref()).and_then(since_1970);
+        // A row without bytes is no object.
+        let not_found = || StorageError::NotFound { place: self.shown(object) };
+        let bytes = row[0].take().ok_or_else(not_found)?;
+        let identity = Identity { len: bytes.len() as u64, modified, etag: None };
+        Ok((bytes, identity))
     }
 
     /// All of an object, if it is still the expected one.
@@ -184,10 +198,7 @@ impl Cql {
         object: &str,
         expected: Option<&Identity>,
     ) -> Result<Bytes, StorageError> {
-        let (_, row) = self.row(object, Layout::get).await?;
-        let modified = number(row[1].as_ref()).and_then(since_1970);
-        let bytes = row.into_iter().next().flatten().unwrap_or_default();
-        let now = Identity { len: bytes.len() as u64, modified, etag: None };
+        let (bytes, now) = self.get(object).await?;
         match expected {
             Some(expected) if !expected.matches(&now) => {
                 Err(StorageError::Changed { place: self.shown(object) })
@@ -198,13 +209,14 @@ impl Cql {
 
     async fn identity(&self, object: &str) -> Result<Identity, StorageError> {
         let (layout, row) = self.row(object, Layout::identify).await?;
-        let len = match layout.len(row[0].as_ref()) {
-            Some(len) => len,
-            // Whoever wrote the row left its length out.
-            None => self.whole(object, None).await?.len() as u64,
-        };
-        let modified = number(row[1].as_ref()).and_then(since_1970);
-        Ok(Identity { len, modified, etag: None })
+        match layout.len(row[0].as_ref()) {
+            Some(len) => {
+                let modified = number(row[1].as_ref()).and_then(since_1970);
+                Ok(Identity { len, modified, etag: None })
+            }
+            // Whoever wrote the row left its length out, or its bytes.
+            None => self.get(object).await.map(|(_, identity)| identity),
+        }
     }
 
     /// A page of the listing, and where the next one begins.
@@ -224,13 +236,17 @@ impl Cql {
             if !row.name.starts_with(prefix) || !is_plain(&row.name) {
                 continue;
             }
-            let len = match row.len {
-                Some(len) => len,
-                None => self.identity(&row.name).await?.len,
-            };
             let modified = row.written.and_then(since_1970);
+            let identity = match row.len {
+                Some(len) => Identity { len, modified, etag: None },
+                None => match self.identity(&row.name).await {
+                    Ok(identity) => identity,
+                    // It has no bytes.
+                    Err(StorageError::NotFound { .. }) => continue,
+                    Err(error) => return Err(error),
+                },
+            };
             let label = self.label(layout, &row)?;
-            let identity = Identity { len, modified, etag: None };
             listed.push(Listed { name: row.name, identity, label });
         }
         Ok((listed, more.filter(|more| !more.is_empty())))
@@ -406,7 +422,7 @@ impl Cql {
         }
         let statement = format!(
             "CREATE TABLE IF NOT EXISTS {} (name text PRIMARY KEY, label int, size bigint, \
-             data blob) WITH compression = {{'enabled': 'false'}}",
+             data blob)",
             self.table()
         );
         let run = Run { values: &[], consistency: Consistency::LocalQuorum, page: None };

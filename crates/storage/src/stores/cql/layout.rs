@@ -66,7 +66,7 @@ pub(super) struct Row {
     pub(super) name: String,
     /// Nothing where the row does not say.
     pub(super) len: Option<u64>,
-    /// When its bytes were written, in microseconds since 1970; nothing where it has none.
+    /// When that was written, in microseconds since 1970.
     pub(super) written: Option<i64>,
     pub(super) label: Option<i64>,
 }
@@ -131,25 +131,29 @@ impl Layout {
         self.label
     }
 
+    /// What says how long an object is, and when it was written: the column that is small, where there is
+    /// one. A server that is asked about a column reads it, and it may not read the bytes of all rows.
+    fn measure(&self) -> &str {
+        if self.has_size() { "size" } else { &self.data_column }
+    }
+
     /// Gives all rows, for `Self::row`.
     pub(super) fn list(&self, table: &str) -> String {
-        let (key, data) = (&self.key_column, &self.data_column);
-        let len = if self.has_size() { "size" } else { data };
+        let (key, len) = (&self.key_column, self.measure());
         let label = if self.has_label() { ", label" } else { "" };
-        format!("SELECT {key}, {len}, writetime({data}){label} FROM {table}")
+        format!("SELECT {key}, {len}, writetime({len}){label} FROM {table}")
     }
 
     /// Gives an object and when it was written.
     pub(super) fn get(&self, table: &str) -> String {
-        let (key, data) = (&self.key_column, &self.data_column);
-        format!("SELECT {data}, writetime({data}) FROM {table} WHERE {key} = ?")
+        let (key, data, len) = (&self.key_column, &self.data_column, self.measure());
+        format!("SELECT {data}, writetime({len}) FROM {table} WHERE {key} = ?")
     }
 
     /// Gives an object's length, if the table has it, or its bytes, and when it was written.
     pub(super) fn identify(&self, table: &str) -> String {
-        let (key, data) = (&self.key_column, &self.data_column);
-        let len = if self.has_size() { "size" } else { data };
-        format!("SELECT {len}, writetime({data}) FROM {table} WHERE {key} = ?")
+        let (key, len) = (&self.key_column, self.measure());
+        format!("SELECT {len}, writetime({len}) FROM {table} WHERE {key} = ?")
     }
 
     /// Takes a key, the bytes, and those of a label and a length that there are.
@@ -197,13 +201,13 @@ impl Layout {
         }
     }
 
-    /// A row of a listing; nothing of one that has no bytes, or no name.
+    /// A row of a listing; nothing of one that has no name.
     pub(super) fn row(&self, cells: &[Option<Bytes>]) -> Option<Row> {
         let [key, len, written, rest @ ..] = cells else { return None };
         let name = self.name(key.as_deref()?)?;
-        let written = number(written.as_ref())?;
+        let written = number(written.as_ref());
         let label = number(rest.first().and_then(Option::as_ref));
-        Some(Row { name, len: self.len(len.as_ref()), written: Some(written), label })
+        Some(Row { name, len: self.len(len.as_ref()), written, label })
     }
 
     fn name(&self, key: &[u8]) -> Option<String> {
@@ -315,15 +319,16 @@ mod tests {
         .unwrap();
         assert_eq!(
             own.list("k.t"),
-            "SELECT \"name\", size, writetime(\"data\"), label FROM k.t"
+            "SELECT \"name\", size, writetime(size), label FROM k.t"
         );
         let cells = [&b"a/1.jpg"[..], &[0, 0, 0, 0, 0, 0, 0, 9], &[0; 8], &[0, 0, 0, 3]];
         let cells: Vec<_> = cells.map(|cell| Some(Bytes::copy_from_slice(cell))).to_vec();
         let name = "a/1.jpg".to_owned();
         let row = Row { name, len: Some(9), written: Some(0), label: Some(3) };
         assert_eq!(own.row(&cells), Some(row));
-        let without_bytes = [&cells[..2], &[None], &cells[3..]].concat();
-        assert_eq!(own.row(&without_bytes), None);
+        let without_size = [&cells[..1], &[None, None], &cells[3..]].concat();
+        let row = own.row(&without_size).unwrap();
+        assert_eq!((row.len, row.written, row.label), (None, None, Some(3)));
     }
 
     #[test]
