@@ -203,7 +203,11 @@ impl HttpService for Client {
     {
         Box::pin(async move {
             let (head, body) = request.into_parts();
-            let body = body.as_bytes().cloned().unwrap_or_default();
+            // An object that is written may come in parts.
+            let body = match body.as_bytes() {
+                Some(bytes) => bytes.clone(),
+                None => body.collect().await?.to_bytes(),
+            };
             let request = Request::from_parts(head, Full::new(body));
             // Who reads a range or writes an object tries again itself, and gives it the time that it takes.
             if request.headers().contains_key(RANGE) || request.method() == Method::PUT {
