@@ -514,6 +514,7 @@ impl FetchQueue {
             max_gap_bytes: self.config.max_gap_bytes,
             from: position,
             ahead,
+            taken: 0,
         }
     }
 

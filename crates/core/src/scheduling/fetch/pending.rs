@@ -25,6 +25,8 @@ pub(super) struct Reach {
     pub(super) from: u64,
     /// So many pending positions behind it are not too far ahead to take up room.
     pub(super) ahead: u64,
+    /// How many of those have been joined.
+    pub(super) taken: u64,
 }
 
 impl Pending {
@@ -56,8 +58,10 @@ impl Pending {
         reach: Reach,
         members: &mut Vec<u64>,
     ) {
+        let mut reach = reach;
         while let Some((start, position, end)) = self.neighbour(object, range, reach) {
             self.remove(position, object, start);
+            reach.taken += 1;
             members.push(position);
             *range = range.start.min(start)..range.end.max(end);
         }
@@ -87,12 +91,14 @@ impl Pending {
 
     /// Whether a position is needed soon enough. Numbers of positions have gaps, so those between are
     /// counted where the number alone does not tell.
-    fn is_within(&self, position: u64, Reach { from, ahead, .. }: Reach) -> bool {
+    fn is_within(&self, position: u64, reach: Reach) -> bool {
+        let Reach { from, ahead, taken, .. } = reach;
         if position <= from.saturating_add(ahead) {
             return true;
         }
-        let between = self.positions.range(from..position);
-        let most = usize::try_from(ahead).unwrap_or(usize::MAX);
+        // With itself.
+        let between = self.positions.range(from..=position);
+        let most = usize::try_from(ahead.saturating_sub(taken)).unwrap_or(usize::MAX);
         between.take(most.saturating_add(1)).count() <= most
     }
 }
@@ -102,7 +108,7 @@ mod tests {
     use super::*;
 
     const REACH: Reach =
-        Reach { most_bytes: 1_000, max_gap_bytes: 10, from: 0, ahead: 100 };
+        Reach { most_bytes: 1_000, max_gap_bytes: 10, from: 0, ahead: 100, taken: 0 };
 
     /// Ranges in object 0, at the positions 1, 2, ...
     fn pending(ranges: &[Range<u64>]) -> Pending {
@@ -151,7 +157,7 @@ mod tests {
             members
         };
         assert_eq!(joined(100), far);
-        assert_eq!(joined(1), far[..2]);
+        assert_eq!(joined(2), far[..2]);
     }
 
     #[test]
