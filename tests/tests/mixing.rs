@@ -14,7 +14,8 @@ use bothends_runtime::{
     MixedSource, RankConfig, ReadConfig, Replacement, RunConfig, Runtime, SideIndexUse,
     SourceSamples, drive,
 };
-use bothends_tests::{Silent, assert_whole, generated, one_epoch, programs};
+use bothends_tests::servers::{self, BUCKET};
+use bothends_tests::{Silent, assert_whole, cql, generated, one_epoch, programs};
 use tempfile::TempDir;
 
 /// The generated images, and forty of them in another folder, two of whose three classes are the
@@ -102,6 +103,89 @@ fn run(
 
 fn of(sources: &[SourceSamples]) -> Vec<(&str, u64)> {
     sources.iter().map(|it| (it.name.as_str(), it.samples)).collect()
+}
+
+/// The names of a folder's files from the folder on, with their bytes and the numbers of their classes.
+fn samples(folder: &Path) -> Result<Vec<(String, Vec<u8>, usize)>> {
+    let mut classes: Vec<PathBuf> =
+        fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    classes.retain(|path| path.is_dir());
+    classes.sort();
+    let mut samples = Vec::new();
+    for (label, class) in classes.iter().enumerate() {
+        let mut files: Vec<PathBuf> =
+            fs::read_dir(class)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        files.sort();
+        for file in files {
+            let name = file.strip_prefix(folder)?.to_str().context("a name")?;
+            samples.push((name.to_owned(), fs::read(&file)?, label));
+        }
+    }
+    Ok(samples)
+}
+
+/// The mix with these places of its data sets has the same stream, and its records are fetched.
+fn is_same(
+    expected: &EpochResult,
+    config: &RunConfig,
+    [all, few]: [String; 2],
+) -> Result<()> {
+    let mut mix = config.mix.clone().context("a mix")?;
+    (mix.sources[0].data, mix.sources[1].data) = (all.into(), few.into());
+    let remote = RunConfig { workers: 2, mix: Some(mix), ..config.clone() };
+    let mut loader = Loader::over(Runtime::open(remote.clone())?);
+    let result = drive(&mut loader, &one_epoch(), &mut Silent)?;
+    let epoch = result.epochs.last().context("an epoch")?;
+    ensure!(epoch.stream_digest == expected.stream_digest, "{:?}", remote.mix);
+    ensure!(of(&epoch.sources) == of(&expected.sources));
+    ensure!(result.fetches.is_some_and(|fetches| fetches.requests > 0));
+    Ok(())
+}
+
+#[test]
+fn data_sets_here_and_in_several_stores_have_the_same_stream() -> Result<()> {
+    let data = Data::new()?;
+    let path = |path: &Path| path.display().to_string();
+    let (all, few) = (path(&data.all), path(data.few.path()));
+    let url = |path: &str| format!("file://{path}");
+    let expected = run(data.config(), &one_epoch(), None)?;
+    is_same(&expected, &data.config(), [url(&all), few.clone()])?;
+    is_same(&expected, &data.config(), [all.clone(), url(&few)])?;
+    // Neither a table nor a list knows the names of classes.
+    let mut config = data.config();
+    config.mix.as_mut().context("a mix")?.labels = JoinLabels::Keep;
+    let expected = run(config.clone(), &one_epoch(), None)?;
+    let table = cql::Server::start(cql::Settings::default())?;
+    for (name, bytes, label) in samples(data.few.path())? {
+        table.put(name.as_bytes(), &bytes, Some(i32::try_from(label)?));
+    }
+    is_same(&expected, &config, [url(&all), table.url()])?;
+    if let Some(server) = servers::seaweedfs("a mix over SeaweedFS and a table")? {
+        let mut list = String::new();
+        for (name, bytes, label) in samples(&data.all)? {
+            servers::put(server.at, &format!("/{BUCKET}/all/{name}"), &bytes)?;
+            list.push_str(&format!("{{\"path\": \"{name}\", \"label\": {label}}}\n"));
+        }
+        servers::put(server.at, &format!("/{BUCKET}/all/list.jsonl"), list.as_bytes())?;
+        let listed = format!("http://{}/{BUCKET}/all/list.jsonl", server.at);
+        is_same(&expected, &config, [listed.clone(), table.url()])?;
+        is_same(&expected, &config, [listed, few])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_store_of_a_mix_that_is_gone_is_named() -> Result<()> {
+    let data = Data::new()?;
+    let at = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let mut mix = data.config().mix.context("a mix")?;
+    mix.sources[1].data = format!("redis://me:s3cret@{at}/0").into();
+    let config = RunConfig { mix: Some(mix), ..data.config() };
+    let error = Runtime::open(config).err().context("it opens")?.to_string();
+    ensure!(error.contains("data set `few` (redis://"), "{error}");
+    ensure!(error.contains(&format!("cannot reach {at}")), "{error}");
+    ensure!(!error.contains("s3cret"), "{error}");
+    Ok(())
 }
 
 #[test]

@@ -15,13 +15,14 @@ use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::rng::Draws;
 use bothends_core::sample::SampleKey;
 use bothends_core::setting::Setting;
-use bothends_pack::{Files, PackConfig, pack};
+use bothends_pack::{Files, LIST, Missing, PackConfig, pack, write_to};
 use bothends_runtime::{
     BadPolicy, Loader, Runtime, RuntimeError, one_line_with, options, survey,
 };
+use bothends_storage::conformance::each_listed;
 use bothends_storage::{Answer, Asked, Double, Location, Options, StorageError};
 use bothends_tests::servers::{self, BUCKET};
-use bothends_tests::{N_GENERATED, Setup, assert_whole, cifar_batches, generated};
+use bothends_tests::{N_GENERATED, Setup, assert_whole, cifar_batches, cql, generated};
 
 const PROMPT: Answer = Answer::After(Duration::ZERO);
 
@@ -344,6 +345,51 @@ fn a_url_is_run_inspected_and_packed_like_a_path() -> Result<()> {
     let mut loader = Loader::over(Runtime::open(options(&json)?)?);
     ensure!(loader.stats().fetches.is_some());
     Ok(())
+}
+
+#[test]
+fn what_is_uploaded_into_a_table_or_a_store_has_the_same_stream() -> Result<()> {
+    let shards = shards()?;
+    let data = shards.join("folder");
+    let table =
+        cql::Server::start(cql::Settings { columns: &[], ..cql::Settings::default() })?;
+    let upload = |from: &Path, url: &str| -> Result<u64> {
+        let to = write_to(url)?;
+        let upload = |missing| -> Result<_> {
+            Ok(bothends_pack::upload(&Files::open(from)?, &to, missing, &mut |_| ())?)
+        };
+        let counted = upload(Missing::Counted)?;
+        let written = upload(Missing::Written)?;
+        ensure!(counted == written);
+        let again = upload(Missing::Written)?;
+        ensure!((again.written, again.found) == (0, written.written));
+        Ok(written.written)
+    };
+    let local = Setup { batch_size: 2, workers: 2, ..Setup::new(&data) };
+    let expected = local.run()?;
+    ensure!(upload(&data, &table.url())? == expected.samples);
+    let remote = Setup { data: table.url().into(), ..local.clone() };
+    ensure!(remote.run()?.stream_digest == expected.stream_digest);
+    let told = survey(&remote.data)?.join("\n");
+    ensure!(told.contains("rows of a table"), "{told}");
+    if let Some(server) = servers::valkey("an upload to Valkey")? {
+        // The samples of shards are objects of their own, and a list has their labels.
+        let url = format!("redis://{}/0?prefix=set/", server.at);
+        let tar = Setup { batch_size: 2, ..Setup::new(&shards.join("tar")) }.run()?;
+        ensure!(upload(&shards.join("tar"), &url)? == tar.samples + 1);
+        let listed = names(&url)?;
+        ensure!(listed.contains(&LIST.to_owned()), "{listed:?}");
+        ensure!(listed.len() as u64 == tar.samples + 1);
+    }
+    Ok(())
+}
+
+/// What lies in a store.
+fn names(url: &str) -> Result<Vec<String>> {
+    let objects = Location::parse(url, &Options::default())?.open()?;
+    let mut names = Vec::new();
+    each_listed(&*objects, "", &mut |one| names.extend(one.map(|one| one.name)));
+    Ok(names)
 }
 
 #[test]

@@ -50,6 +50,17 @@ Examples:
   Kept for `bothends simulate --plan`:
     bothends doctor --data /data/train --json doctor.json";
 
+const UPLOAD_EXAMPLES: &str = "\
+Examples:
+  Class folders into a table of Cassandra, which is made if it is not there:
+    CASSANDRA_USERNAME=me CASSANDRA_PASSWORD=... \\
+      bothends upload /data/train cql://db1,db2/imagenet/train
+  The samples of tar shards as objects, with a list of their labels:
+    bothends upload /data/shards s3://bucket/train
+    bothends run --data s3://bucket/train/samples.jsonl --recipe imagenet-train
+
+What is there with the same length is left out, so an upload that was interrupted goes on.";
+
 const CONFORM_EXAMPLES: &str = "\
 Examples:
   A device on this machine that serves /data:
@@ -130,6 +141,8 @@ pub(crate) enum Command {
     Unpack(UnpackArgs),
     /// Write the samples of a data set in the format of another tool
     Convert(ConvertArgs),
+    /// Copy the samples of a data set into a remote store
+    Upload(UploadArgs),
     /// Hold a device to the protocol: a verdict for each clause of docs/wire.md
     Conform(ConformArgs),
     /// Make the report of a run again, from its event file
@@ -267,6 +280,21 @@ pub(crate) struct ConvertArgs {
     /// The new file; its ending is the format: NAME.msgpack for datadings
     #[arg(value_name = "DST")]
     pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = UPLOAD_EXAMPLES)]
+pub(crate) struct UploadArgs {
+    /// A data set or a store, here or in another remote store
+    #[arg(value_name = "SRC")]
+    pub(crate) source: PathBuf,
+    /// Where to: cql://HOST/KEYSPACE/TABLE, s3://BUCKET/PREFIX, gs://, az:// or
+    /// redis://HOST/DB?prefix=PREFIX
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    /// Write nothing: count what is there, and what would be written
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -29,6 +29,7 @@ pub(crate) fn run(command: &Command, beside: &[clap::Command]) -> Result<(), Fai
         Command::Simulate(args) => simulate::simulate(args),
         Command::Pack(args) => pack::pack(args),
         Command::Convert(args) => pack::convert(args),
+        Command::Upload(args) => pack::upload(args),
         Command::Unpack(args) => pack::unpack(args),
         Command::Conform(args) => conform::conform(args),
         Command::Report(args) => report::report(args),

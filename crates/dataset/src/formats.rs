@@ -8,6 +8,7 @@ mod cifar;
 mod class_folders;
 mod kept;
 mod list;
+mod rows;
 mod shards;
 mod store;
 
@@ -50,6 +51,8 @@ pub enum Format {
     LitData,
     /// A `.jsonl` file, one `{"path": "a/b.jpg", "label": 3}` per line.
     List,
+    /// The rows of a database's table.
+    Rows,
 }
 
 /// Whether an entry makes its folder look like a format.
@@ -141,6 +144,9 @@ impl Format {
             Kind::File { .. } => Err(unrecognised()),
             Kind::Folder => {
                 let entries = storage::list(storage, target)?;
+                if target.is_empty() && storage.has_labels() {
+                    return Ok(Self::Rows);
+                }
                 match (Self::of_folder(&entries), compressed(&entries)) {
                     (Some(format), _) => Ok(format),
                     (None, Some(name)) => {
@@ -230,6 +236,7 @@ impl Format {
             Self::Arrow => columns::arrow::parse(storage, target, fields),
             Self::LitData => columns::litdata::parse(storage, target),
             Self::List => list::parse(storage, target),
+            Self::Rows => rows::parse(storage),
         }
     }
 

@@ -78,6 +78,18 @@ pub trait Storage: Debug {
         Ok(None)
     }
 
+    /// Whether what was listed last are samples with labels of their own, as the rows of a database's table
+    /// are; then [`Storage::label`] tells them.
+    fn has_labels(&self) -> bool {
+        false
+    }
+
+    /// The label of the sample that the file at `path` is, if it has one.
+    fn label(&self, path: &str) -> Option<u32> {
+        let _ = path;
+        None
+    }
+
     /// The path as the user would write it; for messages.
     fn shown(&self, path: &str) -> String;
 }

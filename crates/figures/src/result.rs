@@ -289,6 +289,9 @@ pub struct Fetches {
     pub withdrawn: u64,
     /// Requests in flight now.
     pub in_flight: u32,
+    /// The most that were in flight at once.
+    #[serde(default)]
+    pub most_in_flight: u32,
     /// Requests that may be in flight now.
     pub window: u32,
     /// Bytes that have come and wait for their turn now.

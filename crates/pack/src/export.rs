@@ -1,10 +1,11 @@
 //! Exporting: the samples of a data set, as they were, in the format of another tool.
 //!
-//! There is one such format, that of datadings (`datadings`); the ending of the new file's name chooses it.
+//! There is one such format, that of datadings (`datadings`); `upload` writes to remote stores instead of a file; the ending of the new file's name chooses it.
 //! Samples are written in the order of the source, by one thread. Nothing is decoded. A file appears under its
 //! name when it is complete.
 
 mod datadings;
+pub(crate) mod upload;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -98,6 +99,8 @@ struct Keys {
     given: HashSet<String>,
     /// The number of the next sample that has the place of another one.
     next: HashMap<String, u64>,
+    /// Of a place, at least.
+    digits: usize,
 }
 
 impl Keys {
@@ -105,16 +108,20 @@ impl Keys {
         let is_alone = self.n_in_file.get(&item.path).is_some_and(|n| *n == 1);
         let mut key = match is_alone {
             true => item.path.clone(),
-            false => format!("{}@{}", item.path, item.at),
+            false => self.place(item),
         };
         // A list may name a file twice.
         while !self.given.insert(key.clone()) {
-            let place = format!("{}@{}", item.path, item.at);
+            let place = self.place(item);
             let nth = self.next.entry(place.clone()).or_insert(2);
             key = format!("{place}#{nth}");
             *nth += 1;
         }
         key
+    }
+
+    fn place(&self, Item { path, at, .. }: &Item) -> String {
+        format!("{path}@{at:0digits$}", digits = self.digits)
     }
 }
 

@@ -28,9 +28,11 @@ mod verify;
 
 mod export;
 
+pub use bothends_storage::{Missing, Objects, Put, Uploaded};
 pub use convert::Converter;
 pub use error::PackError;
 pub use export::export;
+pub use export::upload::{LIST, upload, write_to};
 pub use folder::check_outside;
 pub use opened::{Contents, OpenStore, is_store};
 pub use pack::{Destination, PackConfig, Packed, pack};

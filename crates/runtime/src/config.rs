@@ -5,6 +5,7 @@
 pub(crate) mod cache;
 pub(crate) mod deliver;
 pub(crate) mod drive;
+pub(crate) mod fetch;
 pub(crate) mod gpus;
 pub(crate) mod mix;
 pub(crate) mod options;

@@ -41,6 +41,7 @@ pub use collect::log::{EventLog, MOST_MOMENTS};
 pub use config::cache::CacheSize;
 pub use config::deliver::Deliver;
 pub use config::drive::{CheckpointEvery, DriveConfig, EnergyConfig, StopRequest};
+pub use config::fetch::FetchBounds;
 pub use config::gpus::Gpus;
 pub use config::mix::{MixedData, MixedSource, Replacement};
 pub use config::options::{options, options_among, rates_folder};

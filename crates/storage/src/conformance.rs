@@ -105,7 +105,7 @@ fn identify(subject: &Subject, object: &str) -> Result<Identity, StorageError> {
 fn list(subject: &Subject, prefix: &str) -> BTreeMap<String, Identity> {
     let mut found = BTreeMap::new();
     each_listed(&*subject.objects, prefix, &mut |one| {
-        let Listed { name, identity } = one.expect("it can be listed");
+        let Listed { name, identity, .. } = one.expect("it can be listed");
         assert!(found.insert(name.clone(), identity).is_none(), "{name} came twice");
     });
     found

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::address::{has_port, login_len, percent_decoded, split_scheme, without_login};
+use crate::stores::cql::Cql;
 use crate::stores::http::Http;
 use crate::stores::redis::Redis;
-use crate::{Folder, Objects, StorageError};
+use crate::{Folder, Objects, Put, StorageError};
 use clouds::{Bucket, Provider};
 
 /// How to reach a location, besides its URL. Each store's own environment variables count where an
@@ -56,7 +57,7 @@ impl Options {
     /// Values of variables that are credentials.
     fn secrets(&self) -> Vec<String> {
         let is_secret = |name: &str| {
-            let ours = ["AWS_", "GOOGLE_", "AZURE_", "REDIS"];
+            let ours = ["AWS_", "GOOGLE_", "AZURE_", "REDIS", "CASSANDRA_"];
             let words = ["SECRET", "TOKEN", "KEY", "SAS", "PASSWORD", "SERVICE_ACCOUNT"];
             ours.iter().any(|ours| name.starts_with(ours))
                 && words.iter().any(|word| name.contains(word))
@@ -93,6 +94,8 @@ enum Store {
     Http(String),
     /// The whole URL, with a password perhaps.
     Redis(String),
+    /// The same.
+    Cql(String),
 }
 
 impl Debug for Store {
@@ -100,14 +103,16 @@ impl Debug for Store {
         match self {
             Self::Local(path) => write!(f, "{}", path.display()),
             Self::Bucket(bucket) => bucket.fmt(f),
-            Self::Http(url) | Self::Redis(url) => write!(f, "{}", without_login(url)),
+            Self::Http(url) | Self::Redis(url) | Self::Cql(url) => {
+                write!(f, "{}", without_login(url))
+            }
         }
     }
 }
 
 impl Location {
     /// A URL (`s3://bucket/prefix`, `gs://`, `az://`, `abfs://container@account/prefix`, `http(s)://`,
-    /// `redis://host:port/db?prefix=`, `file://`) or a path.
+    /// `redis://host:port/db?prefix=`, `cql://host:port/keyspace/table`, `file://`) or a path.
     ///
     /// # Errors
     /// [`StorageError::Address`].
@@ -159,16 +164,11 @@ impl Location {
                                   redis:// through a tunnel",
                 ));
             }
-            "cql" | "cassandra" => {
-                return Err(wrong(
-                    "names a Cassandra, which is not supported yet; use \
-                                  s3://, redis:// or http://",
-                ));
-            }
+            "cql" | "cqls" | "cassandra" | "cassandras" => Store::Cql(text.to_owned()),
             _ => {
                 return Err(wrong(
                     "has a scheme that is not known; use s3://, gs://, az://, \
-                                  http://, https://, redis:// or a path",
+                                  http://, https://, redis://, cql:// or a path",
                 ));
             }
         };
@@ -180,7 +180,7 @@ impl Location {
     pub fn local(&self) -> Option<&Path> {
         match &self.store {
             Store::Local(path) => Some(path),
-            Store::Bucket(_) | Store::Http(_) | Store::Redis(_) => None,
+            Store::Bucket(_) | Store::Http(_) | Store::Redis(_) | Store::Cql(_) => None,
         }
     }
 
@@ -208,7 +208,7 @@ impl Location {
                 let name = percent_decoded(name).filter(|name| !name.contains('/'))?;
                 (Store::Http(format!("{scheme}://{folder}/")), name)
             }
-            Store::Redis(_) => return None,
+            Store::Redis(_) | Store::Cql(_) => return None,
         };
         let options = self.options.clone();
         (!name.is_empty()).then_some((Self { store, options }, name))
@@ -236,6 +236,33 @@ impl Location {
                 )?)
             }
             Store::Redis(url) => Arc::new(Redis::new(url, &self.options.variables)?),
+            Store::Cql(url) => Arc::new(self.cql(url)?),
+        })
+    }
+}
+
+impl Location {
+    fn cql(&self, url: &str) -> Result<Cql, StorageError> {
+        let Options { variables, ca_file, .. } = &self.options;
+        Cql::new(url, variables, ca_file.as_deref())
+    }
+
+    /// The objects there, to be written, too. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// [`StorageError::Address`]: as [`Self::open`], and where nothing can be written.
+    pub fn open_to_write(&self) -> Result<Arc<dyn Put>, StorageError> {
+        let refused = |text: String| {
+            let why =
+                "cannot be uploaded to; use cql://, s3://, gs://, az:// or redis://";
+            StorageError::Address { text, why: why.to_owned() }
+        };
+        Ok(match &self.store {
+            Store::Bucket(bucket) => Arc::new(bucket.open(&self.options)?),
+            Store::Redis(url) => Arc::new(Redis::new(url, &self.options.variables)?),
+            Store::Cql(url) => Arc::new(self.cql(url)?),
+            Store::Local(path) => return Err(refused(path.display().to_string())),
+            Store::Http(url) => return Err(refused(without_login(url))),
         })
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Read `stores/folder.rs` next, the simplest implementation.
 
+pub(crate) mod upload;
+
 use std::fmt::Debug;
 use std::future::Future;
 use std::ops::Range;
@@ -48,6 +50,28 @@ pub struct Listed {
     pub name: String,
     /// What the listing says of it. A store may know more when it is asked for the one object.
     pub identity: Identity,
+    /// Whether it is a sample of its own, and which label it has.
+    pub label: Labelled,
+}
+
+impl Listed {
+    /// An object of whose label the listing says nothing.
+    #[must_use]
+    pub fn new(name: String, identity: Identity) -> Self {
+        Self { name, identity, label: Labelled::Elsewhere }
+    }
+}
+
+/// What a listing says of an object's label.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Labelled {
+    /// Nothing: names or other objects tell, as those of files do.
+    #[default]
+    Elsewhere,
+    /// It is a sample, and has none.
+    No,
+    /// It is a sample with this one.
+    As(u32),
 }
 
 /// Bytes as they come, each with the index of the range that was asked for.

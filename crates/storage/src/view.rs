@@ -4,10 +4,12 @@
 //! costs a remote store fewer requests than one per folder. Small reads are served from windows that
 //! grow while a file is read from front to back.
 
+pub(crate) mod listing;
+
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::io::{self, ErrorKind};
-use std::ops::{Bound, Range};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +20,8 @@ use tokio::runtime::Runtime;
 
 use crate::objects::is_plain;
 use crate::retry::{self, Pauses};
-use crate::{Identity, Objects, StorageError, fetcher};
+use crate::{Identity, Labelled, Listed, Objects, StorageError, fetcher};
+use listing::{Building, Listing};
 
 /// The first window of a file, and the longest one.
 const WINDOW: u64 = 64 << 10;
@@ -42,9 +45,10 @@ pub struct View {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Folders all of whose objects are in `listed`; `""` is everything.
-    folders: Vec<String>,
-    listed: BTreeMap<Box<str>, Identity>,
+    /// Folders with all of their objects; `""` is everything.
+    folders: Vec<(String, Listing)>,
+    /// Objects that were asked for one by one.
+    identified: BTreeMap<Box<str>, Identity>,
     /// How often [`Storage::kind`] has asked for a single file.
     n_identified: u32,
     windows: HashMap<String, Window>,
@@ -60,14 +64,27 @@ struct Window {
 }
 
 impl Known {
+    /// The listing that has `path` if it is anywhere.
+    fn listing(&self, path: &str) -> Option<&Listing> {
+        let covers = |folder: &str| folder.is_empty() || is_below(folder, path);
+        let found = self.folders.iter().find(|(folder, _)| covers(folder));
+        found.map(|(_, listing)| listing)
+    }
+
     fn is_listed(&self, path: &str) -> bool {
-        let covers = |folder: &String| folder.is_empty() || is_below(folder, path);
-        self.folders.iter().any(covers)
+        self.listing(path).is_some()
+    }
+
+    /// What is known of a file.
+    fn identity(&self, path: &str) -> Option<Identity> {
+        let listed = self.listing(path).and_then(|listing| listing.get(path));
+        let listed = listed.map(|known| known.identity);
+        listed.or_else(|| self.identified.get(path).cloned())
     }
 
     /// The length of a file that was asked for by itself, and not listed.
     fn identified(&self, path: &str) -> Option<u64> {
-        let identity = self.listed.get(path).filter(|_| !self.is_listed(path));
+        let identity = self.identified.get(path).filter(|_| !self.is_listed(path));
         identity.map(|identity| identity.len)
     }
 }
@@ -99,11 +116,11 @@ impl View {
     /// # Errors
     /// The store's.
     pub fn identity(&self, path: &str) -> Result<Identity, StorageError> {
-        if let Some(identity) = self.known().listed.get(path) {
-            return Ok(identity.clone());
+        if let Some(identity) = self.known().identity(path) {
+            return Ok(identity);
         }
         let identity = self.wait(self.objects.identify(path))??;
-        self.known().listed.insert(path.into(), identity.clone());
+        self.known().identified.insert(path.into(), identity.clone());
         Ok(identity)
     }
 
@@ -139,24 +156,32 @@ impl View {
             return Ok(());
         }
         let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
-        let listed = self.wait(async {
-            let mut listed = BTreeMap::new();
+        let listing = self.wait(async {
+            let mut building = Building::default();
             let mut stream = self.objects.list(&prefix);
             while let Some(one) = stream.next().await {
-                let one = one?;
-                listed.insert(one.name.into_boxed_str(), one.identity);
+                let Listed { name, identity, label } = one?;
+                building.push(&name, listing::Known { identity, label });
             }
-            Ok::<_, StorageError>(listed)
+            Ok::<_, StorageError>(building.end())
         })??;
         let mut known = self.known();
-        known.listed.extend(listed);
-        known.folders.push(path.to_owned());
+        // What is below is in it, too.
+        known.folders.retain(|(folder, _)| !path.is_empty() && !is_below(path, folder));
+        known.folders.push((path.to_owned(), listing));
         Ok(())
     }
 
     fn has_below(&self, path: &str) -> Result<bool, StorageError> {
         self.learn(path)?;
-        Ok(first_below(&self.known().listed, path).is_some())
+        let known = self.known();
+        let prefix = format!("{path}/");
+        Ok(known.listing(path).is_some_and(|listing| {
+            listing
+                .from(&prefix)
+                .next()
+                .is_some_and(|(full, _)| full.starts_with(&prefix))
+        }))
     }
 
     /// Whether the listing says what `path` is. A few files are asked for one by one; many are
@@ -307,7 +332,7 @@ impl Storage for View {
             match self.wait(self.objects.identify(path)).flatten() {
                 Ok(identity) => {
                     let len = identity.len;
-                    self.known().listed.insert(path.into(), identity);
+                    self.known().identified.insert(path.into(), identity);
                     return Ok(Kind::File { len });
                 }
                 Err(StorageError::NotFound { .. }) => {}
@@ -320,7 +345,7 @@ impl Storage for View {
             Ok(false) | Err(StorageError::Refused { .. }) => {}
             Err(error) => return Err(system(error)),
         }
-        match self.known().listed.get(path) {
+        match self.known().identity(path) {
             Some(identity) => Ok(Kind::File { len: identity.len }),
             None => Err(system(StorageError::NotFound { place: self.shown(path) })),
         }
@@ -330,25 +355,33 @@ impl Storage for View {
         self.learn(path).map_err(system)?;
         let known = self.known();
         let mut entries = Vec::new();
-        let skip = if path.is_empty() { 0 } else { path.len() + 1 };
-        let mut next = first_below(&known.listed, path);
-        while let Some((full, identity)) = next {
-            let rest = &full[skip..];
-            next = if let Some((folder, _)) = rest.split_once('/') {
-                entries.push(Entry { name: folder.to_owned(), kind: Kind::Folder });
-                // All that lies below it is skipped: `0` comes after `/`.
-                let past = format!("{}0", &full[..skip + folder.len()]);
-                let from = (Bound::Included(&*past), Bound::Unbounded);
-                known.listed.range::<str, _>(from).next().map(as_str)
-            } else {
-                let kind = Kind::File { len: identity.len };
+        let Some(listing) = known.listing(path) else { return Ok(entries) };
+        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
+        let mut cursor = listing.from(&prefix);
+        while let Some((full, found)) = cursor.next() {
+            let Some(rest) = full.strip_prefix(&prefix) else { break };
+            let Some((folder, _)) = rest.split_once('/') else {
+                let kind = Kind::File { len: found.identity.len };
                 entries.push(Entry { name: rest.to_owned(), kind });
-                let from = (Bound::Excluded(full), Bound::Unbounded);
-                known.listed.range::<str, _>(from).next().map(as_str)
+                continue;
             };
-            next = next.filter(|(full, _)| path.is_empty() || is_below(path, full));
+            // All that lies below it is skipped: `0` comes after `/`.
+            let past = format!("{prefix}{folder}0");
+            entries.push(Entry { name: folder.to_owned(), kind: Kind::Folder });
+            cursor = listing.from(&past);
         }
         Ok(without_markers(entries))
+    }
+
+    fn has_labels(&self) -> bool {
+        self.known().folders.iter().any(|(_, listing)| listing.is_labelled())
+    }
+
+    fn label(&self, path: &str) -> Option<u32> {
+        match self.known().listing(path)?.get(path)?.label {
+            Labelled::As(label) => Some(label),
+            Labelled::No | Labelled::Elsewhere => None,
+        }
     }
 
     fn read(&self, path: &str, offset: u64, dst: &mut [u8]) -> io::Result<()> {
@@ -389,25 +422,6 @@ impl Storage for View {
     fn shown(&self, path: &str) -> String {
         self.objects.shown(path)
     }
-}
-
-fn first_below<'a>(
-    listed: &'a BTreeMap<Box<str>, Identity>,
-    path: &str,
-) -> Option<(&'a str, &'a Identity)> {
-    if path.is_empty() {
-        return listed.iter().next().map(as_str);
-    }
-    let prefix = format!("{path}/");
-    let from = (Bound::Included(&*prefix), Bound::Unbounded);
-    let first = listed.range::<str, _>(from).next().map(as_str);
-    first.filter(|(full, _)| full.starts_with(&prefix))
-}
-
-fn as_str<'a, N: AsRef<str>>(
-    (name, identity): (&'a N, &'a Identity),
-) -> (&'a str, &'a Identity) {
-    (name.as_ref(), identity)
 }
 
 /// Some tools keep an empty object with a folder's name, which is not a file of its own.

@@ -341,7 +341,10 @@ fn addresses_that_mean_nothing_are_told_without_their_logins() {
         ("redis://:s3?cret@host/0", "`redis://host/0` has an option that is not known"),
         ("file://x", "names no folder of this machine; write file:///path"),
         ("ftp://host/x", "has a scheme that is not known; use s3://, gs://, az://"),
-        ("cql://host/x", "names a Cassandra, which is not supported yet"),
+        (
+            "cql://host/x",
+            "`cql://host/x` names no table; write it as cql://host:9042/keyspace",
+        ),
         ("rediss://:s3cret@host", "`rediss://host` asks for Redis over TLS"),
         (
             "redis://:s3cret@host/0?pre=x",

@@ -171,6 +171,18 @@ pub(crate) struct HostArgs {
         hide_short_help = true
     )]
     pub(crate) cache_size: String,
+    /// Of remote data: the most requests in flight
+    ///
+    /// Within it, as many are in flight as raise throughput. By default, 256.
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = at_least_1())]
+    pub(crate) fetch_requests: Option<u32>,
+    /// Of remote data: the most bytes that are requested and not yet with the workers, such as 256M
+    ///
+    /// A quarter of it may be in flight (with --fetch-requests, all of it). The rest is for records that arrived before those that are
+    /// needed first. It is part of --memory; the default is a quarter of that, or depends on the
+    /// memory that is available.
+    #[arg(long, value_name = "BYTES", hide_short_help = true)]
+    pub(crate) fetch_reorder: Option<String>,
     /// Most memory that batches may take on the host, in MiB
     ///
     /// It covers batches that are being made, wait or are with the consumer, their copies in the

@@ -1,15 +1,15 @@
-//! `bothends pack`, `bothends unpack` and `bothends convert`, and what `inspect` says of stores.
+//! `bothends pack`, `bothends unpack`, `bothends convert` and `bothends upload`, and what `inspect` says of stores.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bothends_pack::{
-    Destination, Files, OpenStore, PackConfig, Progress, Source, Stored, check_outside,
-    is_store,
+    Destination, Files, Missing, OpenStore, PackConfig, Progress, Source, Stored,
+    Uploaded, check_outside, is_store, write_to,
 };
 use bothends_runtime::{is_url, without_secrets};
 
-use crate::args::{ConvertArgs, PackArgs, UnpackArgs};
+use crate::args::{ConvertArgs, PackArgs, UnpackArgs, UploadArgs};
 use crate::failed::{Failed, wrong};
 use crate::say;
 use crate::watch::bar::{Bar, SHOW_EVERY};
@@ -131,6 +131,37 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<(), Failed> {
             dropped.join(", ")
         ));
     }
+    Ok(())
+}
+
+/// Copies the samples of a data set or a store into a remote store.
+pub(crate) fn upload(args: &UploadArgs) -> Result<(), Failed> {
+    if !is_url(&args.url) {
+        return Err(wrong(format!(
+            "`{}` is no URL; name where to, such as cql://host/keyspace/table",
+            args.url
+        )));
+    }
+    let to = write_to(&args.url)?;
+    let missing = if args.dry_run { Missing::Counted } else { Missing::Written };
+    let mut show = Show::new("uploading");
+    let observer = &mut |progress| show.step(progress);
+    let done = match is_store(&args.source) {
+        true => {
+            let stores = [OpenStore::new(&args.source)?];
+            bothends_pack::upload(&Stored::all(&stores)?, &to, missing, observer)?
+        }
+        false => {
+            bothends_pack::upload(&Files::open(&args.source)?, &to, missing, observer)?
+        }
+    };
+    show.bar.clear();
+    let Uploaded { written, written_bytes, found } = done;
+    let would = if args.dry_run { "would be " } else { "" };
+    say::text(&format!(
+        "{written} objects, {written_bytes} bytes, {would}written to {}; {found} were there",
+        to.shown("")
+    ));
     Ok(())
 }
 

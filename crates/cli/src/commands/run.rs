@@ -6,12 +6,13 @@ use std::path::Path;
 use bothends_core::tensor::Output;
 use bothends_report::{Header, ReportInput};
 use bothends_runtime::{
-    Damaged, DriveConfig, EpochResult, Fetches, Loader, MemoryBudget, MixedData,
-    MixedSource, RankConfig, ReadConfig, Replacement, RunConfig, RunResult, Runtime,
-    RuntimeError, SourceSamples, StopRequest, drive, rates_folder, without_secrets,
+    Damaged, DriveConfig, EpochResult, FetchBounds, Fetches, Loader, MemoryBudget,
+    MixedData, MixedSource, RankConfig, ReadConfig, Replacement, RunConfig, RunResult,
+    Runtime, RuntimeError, SourceSamples, StopRequest, drive, rates_folder,
+    without_secrets,
 };
 
-use crate::args::run::{ConsumerArgs, DataArgs, DeviceArgs, RankArgs, RunArgs};
+use crate::args::run::{ConsumerArgs, DataArgs, DeviceArgs, HostArgs, RankArgs, RunArgs};
 use crate::failed::{Failed, wrong};
 use crate::flags::one_line;
 use crate::signals::Received;
@@ -158,6 +159,7 @@ fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
             side_index: host.side_index,
             page_cache: host.page_cache,
             cache_size: host.cache_size.parse().map_err(wrong)?,
+            fetch: fetch(host)?,
             ..ReadConfig::default()
         },
         rates: rates_folder(host.side_index),
@@ -171,6 +173,17 @@ fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
         rank: RankConfig { rank: ranks.rank, world: ranks.world, last: ranks.last },
         ..with_devices(of_data(data)?, device)?
     })
+}
+
+fn fetch(host: &HostArgs) -> Result<FetchBounds, Failed> {
+    let requests = host.fetch_requests.map(|n| FetchBounds::requests_of(n.into()));
+    let requests = requests.transpose();
+    let requests = requests.map_err(|why| wrong(format!("`--fetch-requests`: {why}")))?;
+    let reorder_bytes = host.fetch_reorder.as_deref().map(FetchBounds::reorder_of);
+    let reorder_bytes = reorder_bytes.transpose();
+    let reorder_bytes =
+        reorder_bytes.map_err(|why| wrong(format!("`--fetch-reorder`: {why}")))?;
+    Ok(FetchBounds { requests, reorder_bytes })
 }
 
 /// What of a configuration the data's flags say; the rest is the smallest run's.

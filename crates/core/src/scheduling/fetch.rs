@@ -512,7 +512,9 @@ impl FetchQueue {
         Reach {
             most_bytes: self.config.most_joined_bytes.min(room),
             max_gap_bytes: self.config.max_gap_bytes,
-            last: position.saturating_add(ahead),
+            from: position,
+            ahead,
+            taken: 0,
         }
     }
 
@@ -549,6 +551,8 @@ impl FetchQueue {
         self.timeouts.insert((times_out, request));
         self.in_flight_bytes += len;
         self.counts.requested += 1;
+        self.counts.most_in_flight =
+            self.counts.most_in_flight.max(count(self.sent.len()));
         if is_first {
             self.window.begins(now);
         }

@@ -51,7 +51,8 @@ impl Format {
             | Self::Cifar10
             | Self::Cifar10Python
             | Self::Store
-            | Self::List => return Ok(None),
+            | Self::List
+            | Self::Rows => return Ok(None),
         }
         let Some(mut versions) = storage.versions(target)? else { return Ok(None) };
         match storage.kind(target)? {

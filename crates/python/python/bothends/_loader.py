@@ -191,6 +191,8 @@ class Loader:
         reader, side_index, page_cache: see `bothends run --help`.
         cache_size: most bytes of JPEGs that are transcoded while the host is idle, such as "50G";
             "auto" transcodes data on other machines only; "off".
+        fetch_requests, fetch_reorder: of remote data, the most requests in flight, and the most
+            bytes requested and not yet with the workers, such as "256M".
         framework: "torch", "numpy", "jax", "cupy" or "dlpack" (objects with `__dlpack__`); "auto"
             is PyTorch if it is installed, otherwise NumPy, or on a GPU JAX or CuPy.
         sharding: a `jax.sharding.Sharding`, for `framework="jax"`: batches are global arrays
@@ -246,6 +248,8 @@ class Loader:
         side_index: str = "auto",
         page_cache: str = "auto",
         cache_size: int | str = "auto",
+        fetch_requests: int | None = None,
+        fetch_reorder: int | str | None = None,
         framework: str = "auto",
         sharding: Any = None,
         progress: bool = False,
@@ -286,6 +290,8 @@ class Loader:
             "side_index": side_index,
             "page_cache": page_cache,
             "cache_size": cache_size,
+            "fetch_requests": fetch_requests,
+            "fetch_reorder": fetch_reorder,
         }
         self._take_members(csds)
         self._num_classes = num_classes

@@ -11,6 +11,7 @@ pub(crate) fn list(input: &ReportInput) -> Option<String> {
     let fetches: &Fetches = input.fetches.as_ref()?;
     let counts = [
         ("requests", fetches.requests),
+        ("most requests in flight at once", fetches.most_in_flight.into()),
         ("bytes", fetches.bytes),
         ("records joined to a neighbour's request", fetches.joined),
         ("second requests for late records", fetches.hedged),

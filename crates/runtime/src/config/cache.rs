@@ -45,6 +45,23 @@ impl CacheSize {
     }
 }
 
+/// A number of bytes, alone or with K, M, G or T.
+pub(crate) fn bytes_of(text: &str) -> Option<u64> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, unit)) if !unit.is_ascii_digit() => (&text[..at], Some(unit)),
+        _ => (text, None),
+    };
+    let shift = match unit {
+        None => 0,
+        Some('K' | 'k') => 10,
+        Some('M' | 'm') => 20,
+        Some('G' | 'g') => 30,
+        Some('T' | 't') => 40,
+        Some(_) => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
 impl FromStr for CacheSize {
     type Err = String;
 
@@ -54,21 +71,7 @@ impl FromStr for CacheSize {
             "off" => return Ok(Self::Off),
             _ => {}
         }
-        let (digits, unit) = match text.char_indices().last() {
-            Some((at, unit)) if !unit.is_ascii_digit() => (&text[..at], Some(unit)),
-            _ => (text, None),
-        };
-        let shift = match unit {
-            None => Some(0),
-            Some('K' | 'k') => Some(10),
-            Some('M' | 'm') => Some(20),
-            Some('G' | 'g') => Some(30),
-            Some('T' | 't') => Some(40),
-            Some(_) => None,
-        };
-        let number = digits.parse::<u64>().ok();
-        let bytes = number.zip(shift).and_then(|(n, shift)| n.checked_mul(1 << shift));
-        match bytes {
+        match bytes_of(text) {
             Some(bytes) if bytes >= LEAST_BYTES => Ok(Self::Bytes(bytes)),
             _ => Err(format!(
                 "`{text}` is no size of a cache; use auto, off, or at least 1M in bytes, or \

@@ -33,6 +33,7 @@
 //! | `side_index` | `auto` (kept in the cache directory), `beside` (the data), `off`: nothing is kept, the prongs' rates neither; `cache_size` is apart | `auto` |
 //! | `page_cache` | `auto`, `through`, `past` | `auto` |
 //! | `cache_size` | most bytes of the block cache, a number or a text such as `50G`; `auto`: it grows for data on other machines only; `off` | `auto` |
+//! | `fetch_requests`, `fetch_reorder` | of remote data: most requests in flight; most bytes requested and not yet with the workers, a number or a text such as `256M` | by what is measured, by memory |
 
 use std::fs;
 use std::path::PathBuf;
@@ -50,6 +51,7 @@ use serde_json::{Map, Value};
 
 use crate::config::cache::CacheSize;
 use crate::config::deliver::Deliver;
+use crate::config::fetch::FetchBounds;
 use crate::config::mix::MixedData;
 use crate::config::run::{
     MemoryBudget, PageCacheUse, RankConfig, ReadConfig, RunConfig, SideIndexUse,
@@ -250,13 +252,28 @@ fn read(keys: &mut Keys, defaults: ReadConfig) -> Result<ReadConfig, String> {
     let side_index = keys.choice("side_index", &SIDE_INDEXES)?;
     let page_cache = keys.choice("page_cache", &PAGE_CACHES)?;
     let cache_size = cache_size(keys.take("cache_size"))?;
+    let fetch = fetch(keys)?;
     Ok(ReadConfig {
         kind: kind.unwrap_or(defaults.kind),
         side_index: side_index.unwrap_or(defaults.side_index),
         page_cache: page_cache.unwrap_or(defaults.page_cache),
         cache_size: cache_size.unwrap_or(defaults.cache_size),
+        fetch,
         ..defaults
     })
+}
+
+fn fetch(keys: &mut Keys) -> Result<FetchBounds, String> {
+    let requests = keys.whole("fetch_requests", 1)?.map(FetchBounds::requests_of);
+    let requests = requests.transpose().map_err(|why| format!("`fetch_requests`: {why}"));
+    let reorder_bytes = match keys.take("fetch_reorder") {
+        None => None,
+        Some(Value::String(text)) => Some(FetchBounds::reorder_of(&text)),
+        Some(other) => Some(FetchBounds::reorder_of(&other.to_string())),
+    };
+    let reorder_bytes =
+        reorder_bytes.transpose().map_err(|why| format!("`fetch_reorder`: {why}"));
+    Ok(FetchBounds { requests: requests?, reorder_bytes: reorder_bytes? })
 }
 
 fn cache_size(value: Option<Value>) -> Result<Option<CacheSize>, String> {
@@ -394,7 +411,8 @@ mod tests {
             "tls_ca": "a", "tls_cert": "c", "tls_key": "p", "strategy": "relaxed", "objective": "energy", "output": "f32",
             "layout": "nchw", "rank": 1, "world_size": 2, "last": "wrap", "on_bad": "skip",
             "audit": 5, "memory": 64, "held_batches": 3, "reader": "pread",
-            "side_index": "off", "page_cache": "past", "cache_size": "50G", "device": "cuda:1", "pin_memory": true}}"#
+            "side_index": "off", "page_cache": "past", "cache_size": "50G",
+            "fetch_requests": 8, "fetch_reorder": "64M", "device": "cuda:1", "pin_memory": true}}"#
         );
         let config = options(&json).unwrap();
         assert_eq!((config.batch_size, config.seed, config.limit), (7, 8, Some(9)));
@@ -406,6 +424,8 @@ mod tests {
         assert_eq!((config.audit_percent, config.held_batches), (5, 3));
         assert_eq!(config.memory, MemoryBudget::Total(64 << 20));
         assert_eq!(config.read.kind, ReaderKind::Pread);
+        let fetch = FetchBounds { requests: Some(8), reorder_bytes: Some(64 << 20) };
+        assert_eq!(config.read.fetch, fetch);
         assert_eq!(config.deliver, Deliver::Gpu(1));
         assert_eq!(config.insecure, Insecure::Allowed);
         assert_eq!(config.tls.unwrap().cert, PathBuf::from("c"));
@@ -431,6 +451,14 @@ mod tests {
             (r#"{"data": "d", "recipe": "nope"}"#, "neither a built-in recipe ("),
             (r#"{"data": "d", "recipe": {"ops": 1}}"#, "ops"),
             (r#"{"data": 1, "recipe": "raw"}"#, "`data` is 1; give a text"),
+            (
+                r#"{"data": "d", "recipe": "raw", "fetch_requests": 5000}"#,
+                "`fetch_requests`: 5000 requests cannot be in flight",
+            ),
+            (
+                r#"{"data": "d", "recipe": "raw", "fetch_reorder": 5}"#,
+                "`fetch_reorder`: `5` is no size of a reorder buffer",
+            ),
         ];
         for (json, part) in table {
             assert!(error(json).contains(part), "{json}: {}", error(json));

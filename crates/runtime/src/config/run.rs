@@ -3,6 +3,7 @@
 //! Text (flags, JSON) is turned into these values by the bindings and programs; nothing here reads an
 //! environment variable or a file.
 
+use std::fmt::{self, Debug, Formatter};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,10 +15,11 @@ use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_csd::{Insecure, TlsFiles};
 use bothends_io::ReaderKind;
 use bothends_ops::{DecodeRoom, PixelLimit};
-use bothends_storage::Objects;
+use bothends_storage::{Objects, without_secrets};
 
 use crate::config::cache::CacheSize;
 use crate::config::deliver::Deliver;
+use crate::config::fetch::FetchBounds;
 use crate::config::gpus::Gpus;
 use crate::config::mix::MixedData;
 use crate::config::share::{Ranks, Share};
@@ -87,6 +89,8 @@ pub struct ReadConfig {
     pub page_cache: PageCacheUse,
     /// How large the block cache may be.
     pub cache_size: CacheSize,
+    /// Bounds of what is fetched of remote data.
+    pub fetch: FetchBounds,
 }
 
 /// Whether the host reads through the page cache. The bytes are the same.
@@ -123,6 +127,7 @@ impl Default for ReadConfig {
             side_index: SideIndexUse::Auto,
             page_cache: PageCacheUse::Auto,
             cache_size: CacheSize::Auto,
+            fetch: FetchBounds::default(),
         }
     }
 }
@@ -155,8 +160,8 @@ pub struct RankConfig {
     pub last: LastPolicy,
 }
 
-/// Everything a run needs to know.
-#[derive(Debug, Clone)]
+/// Everything a run needs to know. What is shown of it has no password.
+#[derive(Clone)]
 pub struct RunConfig {
     /// A folder of class folders, a folder of CIFAR-10 binary batches, or a list; the root
     /// of `supplied` files, or what supplied records are called. Or the URL of such data in a
@@ -227,6 +232,43 @@ pub struct RunConfig {
     pub held_batches: u32,
     /// Where batches are delivered.
     pub deliver: Deliver,
+}
+
+impl Debug for RunConfig {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunConfig")
+            .field("data", &without_secrets(&self.data.to_string_lossy()))
+            .field("objects", &self.objects)
+            .field("mix", &self.mix)
+            .field("supplied", &self.supplied)
+            .field("recipe", &self.recipe)
+            .field("batch_size", &self.batch_size)
+            .field("seed", &self.seed)
+            .field("shuffle", &self.shuffle)
+            .field("limit", &self.limit)
+            .field("repeat", &self.repeat)
+            .field("workers", &self.workers)
+            .field("share", &self.share)
+            .field("read", &self.read)
+            .field("rates", &self.rates)
+            .field("devices", &self.devices)
+            .field("gpus", &self.gpus)
+            .field("require_devices", &self.require_devices)
+            .field("key_file", &self.key_file)
+            .field("tls", &self.tls)
+            .field("insecure", &self.insecure)
+            .field("strategy", &self.strategy)
+            .field("objective", &self.objective)
+            .field("output", &self.output)
+            .field("rank", &self.rank)
+            .field("redecoder", &self.redecoder)
+            .field("on_bad", &self.on_bad)
+            .field("audit_percent", &self.audit_percent)
+            .field("memory", &self.memory)
+            .field("held_batches", &self.held_batches)
+            .field("deliver", &self.deliver)
+            .finish()
+    }
 }
 
 impl RunConfig {
@@ -306,6 +348,15 @@ const DECODE_PART: u64 = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shown_has_no_password() {
+        let data = "redis://user:s3cret@host:6379/0?prefix=train/".into();
+        let config = RunConfig::new(data, Recipe::builtin("imagenet-eval").unwrap());
+        let shown = format!("{config:?}");
+        assert!(shown.contains("redis://host:6379/0?prefix=train/"), "{shown}");
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
 
     #[test]
     fn decoding_stays_within_what_is_given_and_a_device_changes_no_sample() {

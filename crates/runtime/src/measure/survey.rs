@@ -34,6 +34,7 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
         Format::Parquet => "Parquet files",
         Format::Arrow => "Arrow files",
         Format::LitData => "LitData chunks",
+        Format::Rows => "rows of a table",
         Format::List => "a list",
     };
     let mut lines = vec![

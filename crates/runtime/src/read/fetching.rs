@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bothends_core::fetch::{
-    Failure, FetchConfig, FetchFigures, FetchQueue, FetchStep, Piece as Part, RequestId,
+    Failure, FetchFigures, FetchQueue, FetchStep, Piece as Part, RequestId,
 };
 use bothends_core::ids::{EpochIdx, Ns, SampleId};
 use bothends_core::sample::FileIdx;
@@ -26,6 +26,7 @@ use crossbeam::channel::{
     Receiver, RecvTimeoutError, SendTimeoutError, Sender, TryRecvError, TrySendError,
 };
 
+use crate::config::fetch::FetchBounds;
 use crate::make::front::FrontJob;
 use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
 use crate::read::ahead::{Ahead, Soon};
@@ -75,6 +76,7 @@ impl FetchWatch {
             failed: counts.failed,
             withdrawn: counts.withdrawn,
             in_flight: figures.in_flight,
+            most_in_flight: counts.most_in_flight,
             window: figures.window,
             reordered_bytes: figures.reordered_bytes,
             p99_ms: 1e3 * seconds(figures.p99_ns),
@@ -113,6 +115,7 @@ pub(crate) struct FetchStage {
     pub(crate) fetcher: Fetcher,
     /// Bytes that may be fetched and not yet be with the workers.
     pub(crate) room_bytes: usize,
+    pub(crate) bounds: FetchBounds,
     pub(crate) ahead: Ahead,
     pub(crate) jobs: Receiver<FrontJob>,
     pub(crate) tasks: Sender<Task>,
@@ -157,8 +160,7 @@ pub(crate) fn batches_ahead(source: &Source, batch_size: u32, room_bytes: usize)
 impl FetchStage {
     /// The loop of the thread.
     pub(crate) fn run(mut self) {
-        let config = FetchConfig::within(self.room_bytes as u64);
-        let config = FetchConfig { seed: self.source.seed, ..config };
+        let config = self.bounds.within(self.room_bytes as u64, self.source.seed);
         let mut way = Way {
             began: Instant::now(),
             orders: Orders::new(FetchQueue::new(config)),
@@ -280,7 +282,7 @@ impl FetchStage {
                         tag: request.0,
                         object: self.name(file, way),
                         range: range.clone(),
-                        expected: self.remote.identity(file).cloned(),
+                        expected: self.remote.identity(file),
                         // The queue cancels it before: this is for a queue that is not asked.
                         timeout: Duration::from_nanos(timeout_ns).saturating_mul(2),
                     });

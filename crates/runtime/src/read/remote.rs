@@ -15,13 +15,14 @@ use bothends_core::sample::{Extent, FileIdx};
 use bothends_dataset::{DatasetError, Found, Table};
 use bothends_side_index::Name;
 use bothends_storage::{
-    Bytes, Fetch, Fetcher, Identity, Objects, Options, StorageError, View, around, is_url,
+    Bytes, Fetch, Fetcher, Folder, Identities, Identity, Objects, Options, StorageError,
+    Together, View, around, is_url,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::cache::CacheSize;
 use crate::config::run::{ReadConfig, SideIndexUse};
-use crate::read::place::Looking;
+use crate::read::place::{Looking, root_and_target};
 use crate::read::supplied::{Failure, Unmade};
 use crate::threads::shutdown::{PATIENCE, Stop};
 
@@ -40,7 +41,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Remote {
     objects: Arc<dyn Objects>,
     /// What the files of the table were when they were listed, by their numbers.
-    identities: Vec<Identity>,
+    identities: Identities,
     /// For single reads: each thread takes one, and puts it back.
     fetchers: Mutex<Vec<Fetcher>>,
 }
@@ -49,18 +50,49 @@ pub(crate) struct Remote {
 #[derive(Debug)]
 pub(crate) struct Place(View);
 
+/// The objects of several data sets, of which `table` has the files below the names of theirs.
+///
+/// # Errors
+/// As [`Place::of_table`].
+pub(crate) fn of_mix(
+    places: Vec<(String, Place)>,
+    table: &Table,
+) -> Result<Remote, String> {
+    let identities = files(table).map(|path| {
+        let (name, inside) = path.split_once('/').unwrap_or((&path, ""));
+        let found = places.iter().find(|(known, _)| known == name);
+        let (_, Place(view)) =
+            found.ok_or_else(|| format!("`{path}` is in no data set"))?;
+        view.identity(inside).map_err(|error| error.to_string())
+    });
+    let identities = identities.collect::<Result<_, _>>()?;
+    let locations = places.into_iter().map(|(name, place)| (name, place.into()));
+    let objects = Arc::new(Together::new(locations.collect()));
+    Ok(Remote { objects, identities, fetchers: Mutex::default() })
+}
+
+/// The paths of a table's files.
+fn files(table: &Table) -> impl Iterator<Item = String> + '_ {
+    let n_files = u32::try_from(table.n_files()).unwrap_or(u32::MAX);
+    (0..n_files).map(|file| table.file_path(FileIdx(file)))
+}
+
+impl From<Place> for Arc<dyn Objects> {
+    fn from(Place(view): Place) -> Self {
+        Self::clone(view.objects())
+    }
+}
+
 impl Place {
     /// The objects of `table`, which was made of what was found here.
     ///
     /// # Errors
     /// One line: what the store says of one that was not listed.
     pub(crate) fn of_table(self, table: &Table) -> Result<Remote, String> {
-        let n_files = u32::try_from(table.n_files()).unwrap_or(u32::MAX);
-        let paths = (0..n_files).map(|file| table.file_path(FileIdx(file)));
-        let identities = paths.map(|path| self.0.identity(&path));
+        let identities = files(table).map(|path| self.0.identity(&path));
         let identities = identities.collect::<Result<_, _>>();
         let identities = identities.map_err(|error: StorageError| error.to_string())?;
-        let (objects, fetchers) = (Arc::clone(self.0.objects()), Mutex::default());
+        let (objects, fetchers) = (self.into(), Mutex::default());
         Ok(Remote { objects, identities, fetchers })
     }
 }
@@ -97,9 +129,30 @@ pub(crate) fn find(
         }
         (None, None) => return Ok(None),
     };
-    let found = looking.find(&view, &target);
+    in_view(view, &target, looking).map(Some)
+}
+
+/// The same of a data set of this machine that is mixed with remote ones: its files are objects, too.
+///
+/// # Errors
+/// As [`find`].
+pub(crate) fn find_local(
+    data: &Path,
+    looking: Looking,
+) -> Result<(Found, Place), String> {
+    let (root, target) = root_and_target(data)?;
+    let view = View::start(Arc::new(Folder(root))).map_err(|e| e.to_string())?;
+    in_view(view, &target, looking)
+}
+
+fn in_view(
+    view: View,
+    target: &str,
+    looking: Looking,
+) -> Result<(Found, Place), String> {
+    let found = looking.find(&view, target);
     let found = found.map_err(|error| said(&error))?;
-    Ok(Some((found, Place(view))))
+    Ok((found, Place(view)))
 }
 
 /// What the store said where it is the store that failed: it names the place itself.
@@ -142,8 +195,8 @@ impl Remote {
     }
 
     /// What the file was when it was listed.
-    pub(crate) fn identity(&self, file: FileIdx) -> Option<&Identity> {
-        self.identities.get(file.0 as usize)
+    pub(crate) fn identity(&self, file: FileIdx) -> Option<Identity> {
+        self.identities.get(file.0.into())
     }
 
     /// What the side index knows a record by that has this key and lies in `file`.
@@ -158,7 +211,7 @@ impl Remote {
             }
             (None, None) => return Name::without_file(key),
         };
-        Name::new(key, (*len, mark))
+        Name::new(key, (len, mark))
     }
 
     /// Reads a part of an object on the calling thread, with more attempts while it is the network
@@ -288,7 +341,7 @@ impl Remote {
             tag,
             object: object.into(),
             range: offset..offset.saturating_add(u64::from(len)),
-            expected: self.identity(file).cloned(),
+            expected: self.identity(file),
             timeout: ATTEMPT,
         });
         loop {

@@ -484,9 +484,9 @@ fn find(config: &RunConfig) -> Result<Listed, String> {
             );
         }
         let joined = join(mix, config, tables.as_ref())?;
-        let Joined { roots, table, fields, format, notes, sources } = joined;
+        let Joined { roots, table, fields, format, notes, sources, remote } = joined;
         let (table, sources) = (Arc::new(table), Some(Arc::new(sources)));
-        return Ok(Listed { roots, table, fields, format, notes, sources, remote: None });
+        return Ok(Listed { roots, table, fields, format, notes, sources, remote });
     }
     if let Some(supplied) = &config.supplied {
         if let Some(name) = config.fields.first() {

@@ -3,19 +3,21 @@
 //!
 //! It opens them and joins their tables. Which of their samples are in a batch, `core::plan::mix` says.
 
+use std::path::PathBuf;
+
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::plan::Shuffle;
 use bothends_core::plan::mix::{Draw, Mix, MixConfig, MixError, MixSource};
-use bothends_dataset::{Fields, Format, Table};
+use bothends_dataset::{Fields, Format, Found, Table};
 use bothends_figures::SourceSamples;
 use bothends_io::{Folder, Roots};
 use bothends_side_index::Cache;
 use bothends_storage::is_url;
 
-use crate::config::mix::{MixedData, Replacement};
+use crate::config::mix::{MixedData, MixedSource, Replacement};
 use crate::config::run::RunConfig;
 use crate::read::place::{Looking, ask, root_and_target};
-use crate::read::remote::without_secrets;
+use crate::read::remote::{Place, Remote, find, find_local, of_mix, without_secrets};
 
 /// The data sets of a run, in the order of their sample ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,34 +103,25 @@ pub(crate) struct Joined {
     pub(crate) format: Format,
     pub(crate) notes: Vec<String>,
     pub(crate) sources: Sources,
+    /// The stores that they are in, if one of them is remote.
+    pub(crate) remote: Option<Remote>,
 }
 
 /// Lists all data sets of a mix, or takes what is known of them from `cache`; of each the first samples, as
-/// many as the limit says. Blocks on the file system.
+/// many as the limit says. Blocks on the file system and on the network.
 pub(crate) fn join(
     mixed: &MixedData,
     config: &RunConfig,
     cache: Option<&Cache>,
 ) -> Result<Joined, String> {
+    let looking = Looking { ask: ask(config), tables: cache.cloned() };
+    let opened = open(mixed, &looking)?;
     let (mut roots, mut tables, mut formats) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut notes, mut fields) = (Vec::new(), Vec::new());
-    for source in &mixed.sources {
-        let failed = |why: String| {
-            let shown = without_secrets(&source.data);
-            format!("data set `{}` ({}): {why}", source.name, shown.display())
-        };
-        if is_url(&source.data.to_string_lossy()) {
-            let why =
-                "remote data sets are not mixed yet; mount the store or copy the data";
-            return Err(failed(why.to_owned()));
-        }
-        let (root, target) = root_and_target(&source.data).map_err(failed)?;
-        let folder = Folder(root.clone());
-        let looking = Looking { ask: ask(config), tables: cache.cloned() };
-        let found = looking.find(&folder, &target);
-        let found = found.map_err(|e| failed(e.to_string()))?;
+    let (mut notes, mut fields, mut places) = (Vec::new(), Vec::new(), Vec::new());
+    for (source, Opened { root, found, place }) in mixed.sources.iter().zip(opened) {
         notes.extend(found.note.map(|note| format!("`{}`: {note}", source.name)));
         roots.push((source.name.clone(), root));
+        places.extend(place.map(|place| (source.name.clone(), place)));
         tables.push(found.table.first(config.limit.unwrap_or(u64::MAX)));
         fields.push(found.fields);
         formats.push(found.format);
@@ -155,7 +148,46 @@ pub(crate) fn join(
     });
     let names = mixed.sources.iter().map(|source| source.name.clone()).collect();
     let sources = Sources { names, ends: ends.collect() };
-    Ok(Joined { roots: Roots::Named(roots), table, fields, format, notes, sources })
+    let is_remote = !places.is_empty();
+    let remote = is_remote.then(|| of_mix(places, &table)).transpose()?;
+    Ok(Joined { roots: Roots::Named(roots), table, fields, format, notes, sources, remote })
+}
+
+/// A data set of a mix.
+struct Opened {
+    root: PathBuf,
+    found: Found,
+    /// Where its objects are, if one of the mix is remote.
+    place: Option<Place>,
+}
+
+/// Lists the data sets of a mix. If one is remote, the files of all are objects: one reader brings the
+/// records of a batch, whichever data sets they are of.
+fn open(mixed: &MixedData, looking: &Looking) -> Result<Vec<Opened>, String> {
+    let is_remote = |source: &MixedSource| is_url(&source.data.to_string_lossy());
+    let are_objects = mixed.sources.iter().any(is_remote);
+    let opened = mixed.sources.iter().map(|source| {
+        let shown = without_secrets(&source.data);
+        let failed = |why: String| {
+            format!("data set `{}` ({}): {why}", source.name, shown.display())
+        };
+        if let Some((found, place)) =
+            find(&source.data, None, looking.clone()).map_err(failed)?
+        {
+            return Ok(Opened { root: shown, found, place: Some(place) });
+        }
+        let (root, target) = root_and_target(&source.data).map_err(failed)?;
+        if are_objects {
+            let (found, place) =
+                find_local(&source.data, looking.clone()).map_err(failed)?;
+            return Ok(Opened { root, found, place: Some(place) });
+        }
+        let folder = Folder(root.clone());
+        let found = looking.clone().find(&folder, &target);
+        let found = found.map_err(|e| failed(e.to_string()))?;
+        Ok(Opened { root, found, place: None })
+    });
+    opened.collect()
 }
 
 #[cfg(test)]
@@ -163,11 +195,10 @@ mod tests {
     use bothends_core::recipe::Recipe;
 
     use super::*;
-    use crate::config::mix::MixedSource;
 
     #[test]
     fn a_refusal_shows_no_password() {
-        let data = "redis://user:secret@host/x".into();
+        let data = "redis://user:secret@host/x?y".into();
         let source = MixedSource { name: "a".to_owned(), data, weight: 1.0 };
         let mix = MixedData::new(vec![source]);
         let config = RunConfig::mixed(mix.clone(), Recipe::builtin("raw").unwrap());

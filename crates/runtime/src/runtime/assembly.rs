@@ -182,6 +182,7 @@ impl Runtime {
                 remote: Arc::clone(remote),
                 fetcher,
                 room_bytes: self.fetched,
+                bounds: self.config.read.fetch,
                 ahead: shared.ahead.clone(),
                 jobs,
                 tasks,

@@ -224,7 +224,10 @@ impl Runtime {
         let (n_devices, n_places) =
             places(&config.devices, |n| sizes.is_for(config.memory, available, n));
         let fetched = match source.remote() {
-            Some(_) => sizes.fetched_within(config.memory, available, n_devices),
+            Some(_) => config.read.fetch.reorder_bytes.map_or_else(
+                || sizes.fetched_within(config.memory, available, n_devices),
+                |bytes| usize::try_from(bytes).unwrap_or(usize::MAX),
+            ),
             None => 0,
         };
         let sizes = sizes.with_fetched(fetched);

@@ -178,7 +178,7 @@ fn handshake_failure(host: &str, error: &io::Error) -> Failure {
 }
 
 /// What is trusted: the system's certificates (or those that SSL_CERT_FILE names), and the user's own.
-fn config(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
+pub(crate) fn config(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(system.certs);

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::future::{self, BoxFuture, FutureExt};
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, PutOptions};
 
 use crate::client::failure::Failure;
 use crate::client::failure_in;
 use crate::objects::{arrivals, is_plain, unquoted};
 use crate::retry::Pauses;
-use crate::{Arrivals, Identity, Listed, Objects, StorageError};
+use crate::{Arrivals, Identity, Listed, Objects, Put, StorageError};
 
 /// Objects in a bucket.
 pub(crate) struct Cloud {
@@ -202,7 +202,7 @@ impl Objects for Cloud {
             let name =
                 name.and_then(|name| name.get(skip..)).filter(|name| !name.is_empty());
             let name = name.map(str::to_owned);
-            let listed = name.map(|name| Listed { name, identity: identity(&meta) });
+            let listed = name.map(|name| Listed::new(name, identity(&meta)));
             std::future::ready(Ok(listed))
         });
         // After an error the stream ends.
@@ -225,6 +225,27 @@ impl Objects for Cloud {
         let full =
             if object.is_empty() { self.prefix.clone() } else { self.full(object) };
         format!("{}/{full}", self.shown)
+    }
+}
+
+impl Put for Cloud {
+    fn prepare(&self) -> BoxFuture<'_, Result<(), StorageError>> {
+        future::ready(Ok(())).boxed()
+    }
+
+    fn put<'a>(
+        &'a self,
+        object: &'a str,
+        bytes: Bytes,
+        _: Option<u32>,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        let put = async move {
+            let path = self.path(object)?;
+            let done =
+                self.store.put_opts(&path, bytes.into(), PutOptions::default()).await;
+            done.map(drop).map_err(|error| self.error(&error, object, 0))
+        };
+        put.boxed()
     }
 }
 

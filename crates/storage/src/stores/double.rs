@@ -157,7 +157,7 @@ impl Double {
         let mut names = held.range::<str, _>((from, Bound::Unbounded));
         let (name, (_, identity)) = names.next()?;
         let is_listed = name.starts_with(prefix);
-        is_listed.then(|| Listed { name: name.clone(), identity: identity.clone() })
+        is_listed.then(|| Listed::new(name.clone(), identity.clone()))
     }
 }
 

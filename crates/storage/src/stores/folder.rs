@@ -183,7 +183,7 @@ impl Folder {
                 Kind::File { len } if name.starts_with(prefix) => {
                     let modified = modified(&self.0.join(&name));
                     let identity = Identity { len, modified, etag: None };
-                    walk.found.push(Listed { name, identity });
+                    walk.found.push(Listed::new(name, identity));
                 }
                 Kind::Folder | Kind::File { .. } => {}
             }

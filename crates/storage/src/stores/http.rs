@@ -198,10 +198,10 @@ impl Http {
                 why: format!("what follows the tab after `{name}` is not a length"),
             })?;
             let identity = Identity { len, modified: None, etag: None };
-            return Ok(Listed { name: name.to_owned(), identity });
+            return Ok(Listed::new(name.to_owned(), identity));
         }
         let identity = self.head(&line).await?;
-        Ok(Listed { name: line, identity })
+        Ok(Listed::new(line, identity))
     }
 }
 

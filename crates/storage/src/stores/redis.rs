@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::future::{self, BoxFuture, FutureExt};
 use futures_util::stream::{self, BoxStream, StreamExt};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
@@ -23,7 +23,7 @@ use tokio::sync::Mutex;
 use crate::address::{percent_decoded, without_login};
 use crate::objects::{arrivals, is_plain};
 use crate::retry::retried;
-use crate::{Arrivals, Identity, Listed, Objects, StorageError};
+use crate::{Arrivals, Identity, Listed, Objects, Put, StorageError};
 
 /// Connections: an answer on one waits for the answers before it.
 const N_CONNECTIONS: usize = 4;
@@ -282,7 +282,7 @@ impl Redis {
         let listed = keys.iter().zip(lens).filter_map(|(key, len)| {
             let name = key.strip_prefix(&self.prefix)?.to_owned();
             let identity = Identity { len, modified: None, etag: None };
-            is_plain(&name).then_some(Listed { name, identity })
+            is_plain(&name).then(|| Listed::new(name, identity))
         });
         Ok(listed.collect())
     }
@@ -372,6 +372,30 @@ impl Objects for Redis {
 
     fn shown(&self, object: &str) -> String {
         format!("{} key {}{object}", self.url, self.prefix)
+    }
+}
+
+impl Put for Redis {
+    fn prepare(&self) -> BoxFuture<'_, Result<(), StorageError>> {
+        future::ready(Ok(())).boxed()
+    }
+
+    fn put<'a>(
+        &'a self,
+        object: &'a str,
+        bytes: Bytes,
+        _: Option<u32>,
+    ) -> BoxFuture<'a, Result<(), StorageError>> {
+        let put = async move {
+            let place = self.shown(object);
+            if !is_plain(object) {
+                return Err(StorageError::NotFound { place });
+            }
+            let mut set = cmd("SET");
+            set.arg(self.key(object)).arg(&bytes[..]);
+            self.ask(&set, &place).await
+        };
+        put.boxed()
     }
 }
 

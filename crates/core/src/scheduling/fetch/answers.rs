@@ -130,8 +130,10 @@ fn retry_at(
             return (now < group.deadline).then_some(now);
         }
         Failure::Throttled { retry_after_ns } => {
-            group.is_borne(config, 0, now);
             least_ns = retry_after_ns.unwrap_or(0);
+            // What the server asks for takes nothing of the time that the next attempt has.
+            let needs_ns = least_ns.saturating_add(config.deadline_ns);
+            group.is_borne(config, needs_ns, now);
         }
         // The link is slow rather than dead.
         Failure::Timeout if is_alive => group.is_borne(config, 0, now),

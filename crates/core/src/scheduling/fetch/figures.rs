@@ -57,6 +57,7 @@ impl FetchFigures {
         ] {
             *count = count.saturating_add(more);
         }
+        counts.most_in_flight = counts.most_in_flight.max(more.most_in_flight);
         self
     }
 }
@@ -90,6 +91,8 @@ pub struct FetchCounts {
     pub failed: u64,
     /// Positions requested beyond a bound because delivery waited for them.
     pub urgent: u64,
+    /// The most requests that were in flight at once.
+    pub most_in_flight: u32,
 }
 
 /// How long nothing new could be requested, by cause, in nanoseconds.

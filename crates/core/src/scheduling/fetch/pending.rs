@@ -21,8 +21,12 @@ pub(super) struct Reach {
     pub(super) most_bytes: u64,
     /// The bytes between neighbours.
     pub(super) max_gap_bytes: u64,
-    /// The last position that is not too far ahead to take up room.
-    pub(super) last: u64,
+    /// The position that the request is for.
+    pub(super) from: u64,
+    /// So many pending positions behind it are not too far ahead to take up room.
+    pub(super) ahead: u64,
+    /// How many of those have been joined.
+    pub(super) taken: u64,
 }
 
 impl Pending {
@@ -54,8 +58,10 @@ impl Pending {
         reach: Reach,
         members: &mut Vec<u64>,
     ) {
+        let mut reach = reach;
         while let Some((start, position, end)) = self.neighbour(object, range, reach) {
             self.remove(position, object, start);
+            reach.taken += 1;
             members.push(position);
             *range = range.start.min(start)..range.end.max(end);
         }
@@ -75,12 +81,25 @@ impl Pending {
             let (other, start, position) = **place;
             let joined = range.end.max(**end) - range.start.min(start);
             other == object
-                && position <= reach.last
                 && start.saturating_sub(range.end) <= reach.max_gap_bytes
                 && range.start.saturating_sub(**end) <= reach.max_gap_bytes
                 && joined <= reach.most_bytes
+                && self.is_within(position, reach)
         });
         found.map(|(place, end)| (place.1, place.2, *end))
+    }
+
+    /// Whether a position is needed soon enough. Numbers of positions have gaps, so those between are
+    /// counted where the number alone does not tell.
+    fn is_within(&self, position: u64, reach: Reach) -> bool {
+        let Reach { from, ahead, taken, .. } = reach;
+        if position <= from.saturating_add(ahead) {
+            return true;
+        }
+        // With itself.
+        let between = self.positions.range(from..=position);
+        let most = usize::try_from(ahead.saturating_sub(taken)).unwrap_or(usize::MAX);
+        between.take(most.saturating_add(1)).count() <= most
     }
 }
 
@@ -88,7 +107,8 @@ impl Pending {
 mod tests {
     use super::*;
 
-    const REACH: Reach = Reach { most_bytes: 1_000, max_gap_bytes: 10, last: 100 };
+    const REACH: Reach =
+        Reach { most_bytes: 1_000, max_gap_bytes: 10, from: 0, ahead: 100, taken: 0 };
 
     /// Ranges in object 0, at the positions 1, 2, ...
     fn pending(ranges: &[Range<u64>]) -> Pending {
@@ -119,8 +139,25 @@ mod tests {
     fn nothing_is_joined_beyond_the_most_bytes_nor_what_is_needed_much_later() {
         let reach = Reach { most_bytes: 150, ..REACH };
         assert_eq!(joined(&[600..650, 650..700], reach), (500..650, vec![1]));
-        let reach = Reach { last: 0, ..REACH };
+        let reach = Reach { ahead: 0, ..REACH };
         assert_eq!(joined(&[600..650, 650..700], reach), (500..600, vec![]));
+    }
+
+    #[test]
+    fn positions_far_apart_are_near_where_few_are_between() {
+        let far = [1, 1 << 20, 1 << 40];
+        let joined = |ahead| {
+            let mut pending = Pending::default();
+            far.iter().zip((600..).step_by(10)).for_each(|(at, start)| {
+                pending.insert(*at, 0, &(start..start + 10));
+            });
+            let (mut range, mut members) = (500..600, Vec::new());
+            let reach = Reach { ahead, ..REACH };
+            pending.take_neighbours(0, &mut range, reach, &mut members);
+            members
+        };
+        assert_eq!(joined(100), far);
+        assert_eq!(joined(2), far[..2]);
     }
 
     #[test]

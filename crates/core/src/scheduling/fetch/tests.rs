@@ -370,6 +370,26 @@ fn throttling_halves_the_window_once_per_round_and_it_grows_again() {
     assert_eq!(queue.figures().counts.throttled, 5);
 }
 
+#[test]
+fn a_server_that_wants_to_be_left_alone_for_long_is_asked_again_when_it_may_be() {
+    for (retry_after_s, waits) in [(5, true), (30, true), (70, false)] {
+        let mut queue = FetchQueue::new(plain());
+        offer(&mut queue, 0..1);
+        let sent = requests(&mut queue, ms(0));
+        let retry_after_ns = Some(retry_after_s * 1_000 * MILLI);
+        let throttled = Failure::Throttled { retry_after_ns };
+        let failed = queue.failed(sent[0].0, throttled, ms(10)).len();
+        assert_eq!(failed == 0, waits, "{retry_after_s} s");
+        if waits {
+            let (_, wake) = steps(&mut queue, ms(10));
+            let wake = wake.unwrap();
+            assert!(wake >= ms(10 + 1_000 * retry_after_s), "{wake:?}");
+            let again = requests(&mut queue, wake);
+            assert_eq!(queue.arrived(again[0].0, wake).len(), 1);
+        }
+    }
+}
+
 /// A link of `latency` that carries one record per millisecond, and what the window becomes.
 fn window_over_a_link(latency_ms: u64, n: u64) -> u32 {
     let config =
