@@ -1,4 +1,4 @@
-//! What a sample is and what is done to it: the half that `ops` and devices use.
+//! What a sample is and what is done to it: the part that `ops` and devices use.
 //!
 //! Nothing here knows who makes a batch, when, or in which order; that is `scheduling`, and neither
 //! half names the other. Reading order: `sample`, `size`, `blocks` and `tensor` are the nouns; `rng`
