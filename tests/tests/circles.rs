@@ -1,6 +1,5 @@
 //! House rules of the folders: no file names another that names it back, however long the way
-//! round, no folder holds more files than one takes in at a glance, and `core`'s two halves are
-//! apart.
+//! round, no folder holds more files than one takes in at a glance, and `core`'s parts are apart.
 //!
 //! What a file names is read off its `use` lines and paths; a name that a parent passes on
 //! (`pub use`) counts as the file that it is from. A parent that names its child is no circle.
@@ -16,8 +15,8 @@ use std::path::{Path, PathBuf};
 /// The most files in one folder of a `src`.
 const MOST_FILES: usize = 12;
 
-/// The halves of `core`: one is about what is in a sample, the other about who makes it when.
-const HALVES: [&str; 2] = ["preprocessing", "scheduling"];
+/// The parts of `core`: what is in a sample, who makes it when, and what many jobs have in common.
+const PARTS: [&str; 3] = ["preprocessing", "scheduling", "pool"];
 
 /// A module: its path from the crate's root, which is the empty one.
 type Module = Vec<String>;
@@ -52,27 +51,23 @@ fn a_folder_is_taken_in_at_a_glance() {
 }
 
 #[test]
-fn neither_half_of_core_names_the_other() {
+fn no_part_of_core_names_another() {
     let krate = Krate::read(&root().join("crates/core/src"));
-    let half_of = |module: &Module| {
-        HALVES.iter().find(|half| module.first().is_some_and(|first| first == *half))
+    let part_of = |module: &Module| {
+        PARTS.iter().find(|part| module.first().is_some_and(|first| first == *part))
     };
-    for half in HALVES {
-        assert!(krate.files.contains_key(&vec![half.to_owned()]), "core has no {half}");
+    for part in PARTS {
+        assert!(krate.files.contains_key(&vec![part.to_owned()]), "core has no {part}");
     }
     let mut broken = Vec::new();
-    for module in krate.files.keys().filter(|module| half_of(module).is_some()) {
+    for module in krate.files.keys().filter(|module| part_of(module).is_some()) {
         for named in krate.named_by(module) {
-            if half_of(&named).is_some_and(|half| Some(half) != half_of(module)) {
+            if part_of(&named).is_some_and(|part| Some(part) != part_of(module)) {
                 broken.push(format!("{} names {}", module.join("::"), named.join("::")));
             }
         }
     }
-    assert!(
-        broken.is_empty(),
-        "arrows between core's halves:\n  {}",
-        broken.join("\n  ")
-    );
+    assert!(broken.is_empty(), "arrows between core's parts:\n  {}", broken.join("\n  "));
 }
 
 /// A crate's files, without their tests, and what they pass on.

@@ -1,7 +1,7 @@
-//! What a sample is and what is done to it: the half that `ops` and devices use.
+//! What a sample is and what is done to it: the part that `ops` and devices use.
 //!
 //! Nothing here knows who makes a batch, when, or in which order; that is `scheduling`, and neither
-//! half names the other. Reading order: `sample`, `size`, `blocks` and `tensor` are the nouns; `rng`
+//! part names the other. Reading order: `sample`, `size`, `blocks` and `tensor` are the nouns; `rng`
 //! and `arith` the numbers drawn for a sample; `recipe` is what is done to it.
 
 pub mod blocks;

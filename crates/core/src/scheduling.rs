@@ -1,6 +1,6 @@
-//! Who makes which batch, and when: the half that `runtime` and `simulate` use.
+//! Who makes which batch, and when: the part that `runtime` and `simulate` use.
 //!
-//! Nothing here knows what is in a sample; that is `preprocessing`, and neither half names the other.
+//! Nothing here knows what is in a sample; that is `preprocessing`, and neither part names the other.
 //! Reading order: `permutation` is the shuffle, `plan` the order of an epoch, and `order` one supplied
 //! by a sampler. `claim` and `ledger` say who has which batch, and `rates` how fast the prongs are.
 //! `select` decides who claims what and what is delivered next, and `objective` what the epoch

@@ -12,7 +12,6 @@ use pyo3::prelude::*;
 /// wait, and what its host makes.
 #[pyfunction]
 #[pyo3(signature = (needs, agent_rate, *, margin = 0.1, least = 0, most = u32::MAX))]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over a list")]
 pub(crate) fn wanted_agents(
     needs: Vec<(f64, f64)>,
     agent_rate: Option<f64>,
@@ -21,13 +20,12 @@ pub(crate) fn wanted_agents(
     most: u32,
 ) -> u32 {
     let bounds = Bounds { min: least, max: most };
-    wanted(demand(&rates(&needs), margin), agent_rate, bounds)
+    wanted(demand(&rates(needs), margin), agent_rate, bounds)
 }
 
 /// Positions of a window of samples, arranged so that the ranks of each step have equal work.
 #[pyfunction]
 #[pyo3(signature = (work, *, ranks, batch_size, key = 0))]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over a list")]
 pub(crate) fn together(
     py: Python<'_>,
     work: Vec<u64>,
@@ -39,7 +37,7 @@ pub(crate) fn together(
         let line = "`ranks` and `batch_size` must be 1 or more";
         return Err(PyValueError::new_err(line));
     }
-    Ok(py.detach(|| arranged(&work, Step { ranks, batch_size }, key)))
+    Ok(py.detach(move || arranged(&work, Step { ranks, batch_size }, key)))
 }
 
 /// The number of agents that a pool should have, over time.
@@ -74,7 +72,7 @@ impl PoolSize {
         seconds: f64,
     ) -> PyResult<u32> {
         let now = Ns(nanoseconds("seconds", seconds)?);
-        Ok(self.size.observe(&rates(&needs), agent_rate, now))
+        Ok(self.size.observe(&rates(needs), agent_rate, now))
     }
 
     #[getter]
@@ -83,8 +81,8 @@ impl PoolSize {
     }
 }
 
-fn rates(needs: &[(f64, f64)]) -> Vec<Need> {
-    needs.iter().map(|&(consumer, host)| Need { consumer, host }).collect()
+fn rates(needs: Vec<(f64, f64)>) -> Vec<Need> {
+    needs.into_iter().map(|(consumer, host)| Need { consumer, host }).collect()
 }
 
 #[allow(

@@ -31,7 +31,7 @@ def test_a_time_that_is_none_is_refused() -> None:
     size = bothends.PoolSize(4)
     with pytest.raises(ValueError, match="`seconds` is -1; it must be 0 or more"):
         size.observe([], None, -1)
-    with pytest.raises(ValueError, match="`keep_seconds` is nan"):
+    with pytest.raises(ValueError, match="`keep_seconds` is NaN"):
         bothends.PoolSize(4, keep_seconds=float("nan"))
 
 

@@ -17,7 +17,6 @@ pub mod remote;
 pub mod world;
 
 pub mod bound;
-pub mod diagnosis;
 pub mod energy;
 pub mod result;
 pub mod scenario;
@@ -30,6 +29,7 @@ pub use play::{
 };
 pub use result::{LABEL, ScenarioResult, StrategyResult};
 pub use scenario::{Scenario, ScenarioError};
+pub use sizing::diagnosis;
 pub use table::table;
 pub use world::{
     Absence, Accelerator, Device, Drift, Fault, Host, Link, Slowdown, World,

@@ -4,11 +4,13 @@
 //! Prices are not considered. An epoch is played for each number of devices, configured as in the
 //! runtime, once with the middle of all figures and once with each of their ends. `verdict.rs` decides
 //! what that means, `advice.rs` puts it into sentences, `conditions.rs` says when figures may not be
-//! trusted, and `interval.rs` computes their ends. `pool.rs` plans a pool of agents for many
+//! trusted, and `interval.rs` computes their ends. `diagnosis.rs` says what limits a job. `pool.rs` plans
+//! a pool of agents for many
 //! jobs, which plays nothing.
 
 mod advice;
 mod conditions;
+pub mod diagnosis;
 mod interval;
 mod pool;
 mod verdict;

@@ -95,6 +95,15 @@ pub(crate) struct SizingArgs {
         default_value = ACCELERATOR
     )]
     pub(crate) accelerator: String,
+    /// Host workers; by default the most that doctor measured
+    #[arg(long, value_name = "N", requires = "plan", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) workers: Option<u32>,
+    #[command(flatten)]
+    pub(crate) of_pool: PoolArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PoolArgs {
     /// Instead of devices for this host, plan a pool of agents like the device: how many, over which
     /// links, at what price
     #[arg(long, requires = "plan", conflicts_with = "count")]
@@ -105,9 +114,6 @@ pub(crate) struct SizingArgs {
     /// What an hour of an agent costs, in any currency
     #[arg(long, value_name = "PRICE", requires = "pool", value_parser = price)]
     pub(crate) agent_price: Option<f64>,
-    /// Host workers; by default the most that doctor measured
-    #[arg(long, value_name = "N", requires = "plan", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(crate) workers: Option<u32>,
 }
 
 fn price(text: &str) -> Result<f64, String> {

@@ -7,7 +7,7 @@ use bothends_simulate::sizing::{DeviceFigures, PoolQuestion, Question};
 
 use super::super::doctor::findings::{DeviceFinding, Findings};
 use super::super::doctor::questions;
-use crate::args::simulate::SizingArgs;
+use crate::args::simulate::{PoolArgs, SizingArgs};
 use crate::failed::Failed;
 use crate::{file, say};
 
@@ -19,8 +19,8 @@ pub(crate) fn size(
 ) -> Result<(), Failed> {
     let findings = Findings::load(doctor)?;
     let question = question(args, &findings, &doctor.display().to_string())?;
-    if args.pool {
-        return pool(args, &question, &findings, json);
+    if args.of_pool.pool {
+        return pool(&args.of_pool, &question, &findings, json);
     }
     let answer = question.answer();
     if let Some(path) = json {
@@ -35,7 +35,7 @@ pub(crate) fn size(
 
 /// Answers how many agents like the device many jobs like that host's need.
 fn pool(
-    args: &SizingArgs,
+    args: &PoolArgs,
     question: &Question,
     findings: &Findings,
     json: Option<&Path>,

@@ -1,3 +1,5 @@
+//! How a pool's size follows its demand: by hand, under noise, and whatever is measured.
+
 use proptest::prelude::*;
 
 use super::*;
