@@ -289,7 +289,7 @@ fn session() -> Session {
 
 fn job(id: u64) -> Job {
     let samples = [1, 2].map(SampleId).to_vec();
-    Job { id: JobId(id), epoch: EpochIdx(0), batch: BatchIdx(0), samples }
+    Job { id: JobId(id), epoch: EpochIdx(0), batch: BatchIdx(0), samples, need_ns: 0 }
 }
 
 #[test]

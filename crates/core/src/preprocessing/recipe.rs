@@ -30,7 +30,7 @@ pub use error::{Path, RecipeError};
 pub use mixture::{BatchKey, Mixture, partner};
 pub use op::{Decode, Normalise, Op, Truncated};
 
-use op::{Crops, Feed};
+use op::{Crops, Feed, Geometry};
 pub use shape::{RecordShape, SampleCost};
 
 /// The newest version of the recipe format and of every op's meaning that this build has. It has
@@ -293,6 +293,21 @@ impl Recipe {
     #[must_use]
     pub fn before_cut(&self) -> &[Op] {
         &self.ops[..self.n_before_cut()]
+    }
+
+    /// Whether a sample at the cut is the same in every epoch and with every seed: nothing before it is
+    /// drawn. Says no of ops that may draw.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        self.before_cut().iter().all(|op| {
+            let is_fixed = |op: &Geometry| {
+                matches!(
+                    op,
+                    Geometry::Resize(_) | Geometry::CenterCrop(_) | Geometry::Pad(_)
+                )
+            };
+            matches!(op, Op::Decode(_)) || matches!(op, Op::Geometry(op) if is_fixed(op))
+        })
     }
 
     /// The ops after the cut, in order: what the feed does.
