@@ -97,8 +97,7 @@ fn equal_sessions_have_their_samples_made_once() {
 #[test]
 fn hosts_that_have_proved_other_things_share_nothing() {
     let (_dir, exercise) = exercise();
-    // Drawn samples, so that none of them is of use to its own session again.
-    let session = Session { seed: exercise.session().seed, ..exercise.session() };
+    let session = exercise.session();
     let n_of = |sharing, of: [Option<Credential>; 2]| {
         let server = server(FileStore::new(exercise.root()).unwrap());
         let server = server.with_results(ResultMemory::Bytes(64 << 20), sharing);
@@ -118,7 +117,7 @@ fn hosts_that_have_proved_other_things_share_nothing() {
 }
 
 #[test]
-fn sessions_with_another_seed_or_no_memory_for_results_share_nothing() {
+fn without_memory_for_results_every_session_has_its_own() {
     let (_dir, exercise) = exercise();
     let server = server(FileStore::new(exercise.root()).unwrap());
     let server = server.with_results(ResultMemory::Off, Sharing::Credential);
@@ -246,17 +245,24 @@ fn a_file_that_was_replaced_is_read_by_the_next_session() {
     let mut second = host(&server, "a", exercise.session());
     work(&mut first, &exercise, 0);
     let n_made = gate.n_read();
-    for file in std::fs::read_dir(exercise.root()).unwrap() {
-        let path = file.unwrap().path();
-        if path.is_file() {
-            let copy = path.with_extension("new");
-            std::fs::copy(&path, &copy).unwrap();
-            std::fs::rename(copy, path).unwrap();
-        }
-    }
+    replace_all(exercise.root());
     work(&mut second, &exercise, 0);
     assert!(gate.n_read() > n_made, "it took what was made of the files before");
     assert_eq!(server.counts().stats.shared_samples, 0);
+}
+
+/// Puts a copy in place of every file.
+fn replace_all(folder: &Path) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            replace_all(&path);
+            continue;
+        }
+        let copy = path.with_extension("new");
+        std::fs::copy(&path, &copy).unwrap();
+        std::fs::rename(copy, path).unwrap();
+    }
 }
 
 #[test]
@@ -273,16 +279,11 @@ fn results_make_room_for_batches() {
     let limit = |server: &Server<NoCosts>| server.counts().results.limit_bytes;
     assert_eq!(limit(&server), 5 * batch);
     work(&mut first, &exercise, 0);
-    let second = host(&server, "a", session.clone());
-    assert_eq!((second_slots(second), limit(&server)), (4, 5 * batch));
-    let _second = host(&server, "a", session.clone());
-    let _third = host(&server, "a", session);
-    assert_eq!(limit(&server), 0, "all of it is batches'");
+    let mut others: Vec<_> =
+        (0..2).map(|_| host(&server, "a", session.clone())).collect();
+    let slots: Vec<_> = others.iter_mut().map(|guest| guest.hello().slots).collect();
+    assert_eq!((slots, limit(&server)), (vec![4, 1], 0), "all of it is batches'");
     assert_eq!(server.counts().results.held_bytes, 0);
-}
-
-fn second_slots(mut guest: Guest<NoCosts>) -> u32 {
-    guest.hello().slots
 }
 
 #[test]
