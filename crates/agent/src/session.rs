@@ -68,15 +68,15 @@ pub(crate) struct Equals {
 }
 
 impl Equals {
-    /// So many are open, itself among them.
+    /// So many are open, itself among them; 0 once it has ended.
     pub(crate) fn are(&self, n_open: u32) {
         // A number alone; nothing else is published with it.
         self.n_open.store(n_open, Ordering::Relaxed);
     }
 
-    /// How many others are open.
-    pub(crate) fn n_others(&self) -> u32 {
-        self.n_open.load(Ordering::Relaxed).saturating_sub(1)
+    /// How many others are open; `None` where it has ended itself.
+    pub(crate) fn n_others(&self) -> Option<u32> {
+        self.n_open.load(Ordering::Relaxed).checked_sub(1)
     }
 }
 
@@ -231,7 +231,7 @@ impl Agreed {
                 let sample = sample.0 % self.known.table.n_samples().max(1);
                 Some(RowKey { work, epoch: 0, sample })
             }
-            false if self.equals.n_others() > 0 => {
+            false if self.equals.n_others().is_some_and(|n| n > 0) => {
                 Some(RowKey { work, epoch: epoch.0, sample: sample.0 })
             }
             false => None,

@@ -235,7 +235,10 @@ impl State {
     pub(crate) fn end(&mut self, seat: SeatId) -> Option<Work> {
         let seat = self.seats.get_mut(&seat)?;
         let job = seat.job.take();
-        let work = seat.agreed.take().and_then(|agreed| agreed.work());
+        let agreed = seat.agreed.take();
+        // What workers are still at for it is kept for nobody.
+        agreed.iter().for_each(|agreed| agreed.equals.are(0));
+        let work = agreed.and_then(|agreed| agreed.work());
         self.jobs.leave(job);
         self.count_equals();
         let is_other =

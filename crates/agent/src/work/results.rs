@@ -196,12 +196,12 @@ impl Results {
 }
 
 impl Flight<'_> {
-    /// It is made, at `now_ns`, and `n_others` sessions may want it; or it came to nothing. Who waits for
-    /// it, to be given a copy or to make it.
+    /// It is made, at `now_ns`, and `n_others` sessions may want it besides its own, if that is open; or it
+    /// came to nothing. Who waits for it, to be given a copy or to make it.
     pub(crate) fn land(
         mut self,
         made: Option<&Arc<Made>>,
-        n_others: u32,
+        n_others: Option<u32>,
         now_ns: u64,
     ) -> Vec<Waiting> {
         self.is_landed = true;
@@ -209,7 +209,7 @@ impl Flight<'_> {
         let Some(Entry::Making(waiting)) = kept.entries.remove(&self.key) else {
             return Vec::new();
         };
-        if let Some(made) = made {
+        if let (Some(made), Some(n_others)) = (made, n_others) {
             let n_waiting = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
             kept.keep((self.key, made), n_others.saturating_sub(n_waiting), now_ns);
         }
