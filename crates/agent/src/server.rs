@@ -30,8 +30,8 @@ use crate::memory::{Memory, RETRY, ResultMemory, decode_room};
 use crate::session::{RowKey, Tables};
 use crate::store::Store;
 use crate::work::batch::{Outcome, Row};
-use crate::work::line::{Claim, Learns, Retired, Turn};
-use crate::work::results::{Asked, Made, Results, Waiting};
+use crate::work::line::{Claim, Learns, Retired, Turn, Waiting};
+use crate::work::results::{Asked, Flight, Original, Results};
 use crate::work::shares::{SeatId, Spent};
 use crate::work::{Attempt, Bench, Site, Unfit};
 use seats::{Claimed, Held, State};
@@ -79,7 +79,7 @@ struct Shared<C> {
     learns: Learns,
     tables: Tables,
     /// Samples that several sessions want.
-    results: Results,
+    results: Results<Waiting>,
     /// What all sessions decode in.
     room: Room,
     state: Mutex<State>,
@@ -380,34 +380,50 @@ impl<C: Costs> Shared<C> {
         match self.results.ask(key, waiting, &self.work) {
             Asked::Waits => 0,
             Asked::Here(made, waiting) => {
-                self.hand_out(bench, (&made, key), waiting, clock)
+                self.hand_out(bench, (made.original(), key), waiting, clock)
             }
-            Asked::Yours(flight, (seat, mut turn)) => {
-                let attempt = self.attempt(bench, &mut turn, clock);
-                let made = Made::of(&attempt, &turn.row.part).map(Arc::new);
-                let n_others = turn.agreed.equals.n_others();
-                let others = flight.land(made.as_ref(), n_others, self.now_ns());
-                let refused_ns = attempt.refused_ns();
-                self.complete(seat, turn, attempt);
-                for other in others {
-                    match &made {
-                        Some(made) => {
-                            self.hand_out(bench, (made, key), other, clock);
-                        }
-                        // Its own session may be luckier: a file may be back.
-                        None => drop(self.make_own(bench, other, clock)),
-                    }
-                }
-                refused_ns
+            Asked::Yours(flight, waiting) => {
+                self.make_for_all(bench, flight, waiting, clock)
             }
         }
+    }
+
+    /// Makes a sample, and copies it for those who want it now; as [`Self::make`].
+    fn make_for_all(
+        &self,
+        bench: &mut Bench,
+        flight: Flight<'_, Waiting>,
+        (seat, mut turn): Waiting,
+        clock: ThreadClock,
+    ) -> u64 {
+        let key = flight.key();
+        let attempt = self.attempt(bench, &mut turn, clock);
+        let made = attempt.original(&turn.row.part);
+        let mut others = match made {
+            Some(_) => self.state().claim_equals(key, self.now_ns(), self.learns),
+            None => Vec::new(),
+        };
+        let n_next = u32::try_from(others.len()).unwrap_or(u32::MAX);
+        let n_others = turn.agreed.equals.n_others();
+        let left = n_others.map(|n_others| n_others.saturating_sub(n_next));
+        others.extend(flight.land(made.zip(left), self.now_ns()));
+        for other in others {
+            match made {
+                Some(made) => drop(self.hand_out(bench, (made, key), other, clock)),
+                // Its own session may be luckier: a file may be back.
+                None => drop(self.make_own(bench, other, clock)),
+            }
+        }
+        let refused_ns = attempt.refused_ns();
+        self.complete(seat, turn, attempt);
+        refused_ns
     }
 
     /// Copies a sample that is made; where that is of no use, makes it.
     fn hand_out(
         &self,
         bench: &mut Bench,
-        (made, key): (&Made, RowKey),
+        (made, key): (Original<'_>, RowKey),
         (seat, mut turn): Waiting,
         clock: ThreadClock,
     ) -> u64 {

@@ -22,7 +22,7 @@ use bothends_side_index::Name;
 use crate::costs::{SampleWork, ThreadClock};
 use crate::session::{Agreed, Known};
 use crate::store::{Identity, Store};
-use results::Made;
+use results::Original;
 
 /// A longer record's memory is not kept for the next.
 const KEPT_BYTES: usize = 16 << 20;
@@ -53,8 +53,16 @@ pub(crate) struct Attempt {
     pub(crate) is_damaged: bool,
     /// The file that it was made of, where it was made.
     pub(crate) source: Option<(FileIdx, Identity)>,
+    pub(crate) origin: Origin,
+}
+
+/// Where a sample comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It was made, or was to be.
+    Own,
     /// It is a copy of one that was made for somebody else.
-    pub(crate) is_shared: bool,
+    Shared,
 }
 
 /// Why a sample that was made for somebody else is not used.
@@ -88,6 +96,12 @@ const NOWHERE: Extent = Extent { file: FileIdx(0), offset: 0, len: 0 };
 const PIXEL_NS: u64 = 5;
 
 impl Attempt {
+    /// What others may copy; these are its bytes.
+    pub(crate) fn original<'a>(&self, bytes: &'a [u8]) -> Option<Original<'a>> {
+        let source = self.source.filter(|_| self.fault.is_none())?;
+        Some(Original { bytes, checksum: None, source, is_damaged: self.is_damaged })
+    }
+
     /// How long a worker would have been at a sample that was refused; 0 for any other.
     pub(crate) fn refused_ns(&self) -> u64 {
         match self.fault {
@@ -158,7 +172,7 @@ impl Bench {
             output_bytes: u32::try_from(place.len()).unwrap_or(u32::MAX),
         };
         let is_damaged = fault.is_none() && self.scratch.damage().is_some();
-        Attempt { work, fault, is_damaged, source, is_shared: false }
+        Attempt { work, fault, is_damaged, source, origin: Origin::Own }
     }
 
     /// Copies a sample that was made for somebody else.
@@ -167,22 +181,23 @@ impl Bench {
     /// It must not be used.
     pub(crate) fn copy(
         site: Site<'_>,
-        made: &Made,
+        original: Original<'_>,
         place: &mut [u8],
     ) -> Result<Attempt, Unfit> {
         let begun_ns = (site.clock)();
-        if !site.has(&made.source) {
+        if !site.has(&original.source) {
             return Err(Unfit::OfAnotherFile);
         }
-        made.copy_to(place).ok_or(Unfit::Corrupt)?;
+        original.copy_to(place).ok_or(Unfit::Corrupt)?;
         let work = SampleWork {
             extent: NOWHERE,
             source_pixels: 0,
             cpu_ns: (site.clock)().saturating_sub(begun_ns),
             output_bytes: u32::try_from(place.len()).unwrap_or(u32::MAX),
         };
-        let (is_damaged, source) = (made.is_damaged, Some(made.source));
-        Ok(Attempt { work, fault: None, is_damaged, source, is_shared: true })
+        let (is_damaged, source) = (original.is_damaged, Some(original.source));
+        let origin = Origin::Shared;
+        Ok(Attempt { work, fault: None, is_damaged, source, origin })
     }
 
     fn make(

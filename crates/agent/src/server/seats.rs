@@ -15,8 +15,8 @@ use super::jobs::Jobs;
 use super::openings::Openings;
 use super::{Counts, Kept, SESSIONS};
 use crate::memory::{Memory, ResultMemory};
-use crate::session::{Agreed, Work};
-use crate::work::line::{Claim, Learns, Line, Upcoming};
+use crate::session::{Agreed, RowKey, Work};
+use crate::work::line::{Claim, Learns, Line, Upcoming, Waiting};
 use crate::work::shares::{Charge, JobNumber, Next, SeatId, Shares, Spent};
 
 /// A job answered within this time after its modelled end was on time.
@@ -244,6 +244,21 @@ impl State {
         let is_other =
             |seat: &Seat| seat.agreed.as_ref().is_some_and(|it| it.work() == work);
         work.filter(|_| !self.seats.values().any(is_other))
+    }
+
+    /// The rows that others would have made next and that are this sample.
+    pub(crate) fn claim_equals(
+        &mut self,
+        key: RowKey,
+        now_ns: u64,
+        learns: Learns,
+    ) -> Vec<Waiting> {
+        let seats = self.seats.iter_mut();
+        let rows = seats.filter_map(|(id, seat)| {
+            let turn = seat.line.claim_equal(key, now_ns, learns)?;
+            Some((*id, turn))
+        });
+        rows.collect()
     }
 
     /// Tells sessions how many are equal to them.

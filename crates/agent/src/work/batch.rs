@@ -12,7 +12,7 @@ use bothends_csd::{Job, JobId, Product};
 use bothends_slots::{HostSlot, Joiner, Part};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Attempt, Fault};
+use super::{Attempt, Fault, Origin};
 use crate::costs::SampleWork;
 
 /// A job whose rows are being made.
@@ -140,7 +140,8 @@ impl Batch {
         });
         let works = attempts.iter().map(|attempt| attempt.work);
         let samples = if result.is_ok() { works.collect() } else { Vec::new() };
-        let n_shared = attempts.iter().filter(|attempt| attempt.is_shared).count() as u64;
+        let n_shared =
+            attempts.iter().filter(|it| it.origin == Origin::Shared).count() as u64;
         Some(Outcome { slot, result, samples, n_shared })
     }
 

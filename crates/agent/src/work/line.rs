@@ -15,8 +15,8 @@ use bothends_csd::{Job, JobId};
 use bothends_slots::HostSlot;
 
 use super::batch::{Batch, Outcome, Row};
-use super::shares::Want;
-use crate::session::Agreed;
+use super::shares::{SeatId, Want};
+use crate::session::{Agreed, RowKey};
 
 /// Most rows that scouts are ahead of the workers.
 const MOST_AHEAD: usize = 64;
@@ -73,6 +73,9 @@ pub(crate) struct Turn {
     pub(crate) agreed: Arc<Agreed>,
     pub(crate) row: Row,
 }
+
+/// A row of a session that waits for a sample that somebody else makes.
+pub(crate) type Waiting = (SeatId, Turn);
 
 /// A job that has retired: done, or refused. Times are nanoseconds since the server started.
 #[derive(Debug)]
@@ -156,6 +159,28 @@ impl Line {
         job.begun_ns.get_or_insert(now_ns);
         let (batch, agreed) = (Arc::clone(&job.batch), Arc::clone(&job.agreed));
         Some(Claim::Row(Turn { batch, agreed, row }))
+    }
+
+    /// The row that a worker would take next, if it is this sample: to be given a copy of one that was made.
+    pub(crate) fn claim_equal(
+        &mut self,
+        key: RowKey,
+        now_ns: u64,
+        learns: Learns,
+    ) -> Option<Turn> {
+        let job = &self.jobs[self.waiting()?];
+        let row = job.rows.as_slice().first()?;
+        if job.agreed.row_key(job.batch.epoch, row.sample) != Some(key) {
+            return None;
+        }
+        match self.claim(now_ns, learns)? {
+            Claim::Row(turn) => Some(turn),
+            // Whoever comes next publishes.
+            Claim::Publish(_) => {
+                self.is_publishing = false;
+                None
+            }
+        }
     }
 
     /// The oldest job with rows that nobody has taken.

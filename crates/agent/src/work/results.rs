@@ -18,9 +18,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use bothends_core::sample::FileIdx;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Attempt;
-use super::line::Turn;
-use super::shares::SeatId;
 use crate::session::{RowKey, Work};
 use crate::store::Identity;
 
@@ -30,39 +27,58 @@ const STALE_NS: u64 = 30_000_000_000;
 /// What an entry takes besides its bytes, rounded up.
 const ENTRY_BYTES: u64 = 256;
 
-/// A row that waits for a result that somebody else makes.
-pub(crate) type Waiting = (SeatId, Turn);
-
 /// A sample that was made, for others.
 #[derive(Debug)]
 pub(crate) struct Made {
     bytes: Box<[u8]>,
     checksum: u64,
+    source: (FileIdx, Identity),
+    is_damaged: bool,
+}
+
+/// What a sample is copied from: one that has just been made, or one that was kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Original<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Of one that was kept.
+    pub(crate) checksum: Option<u64>,
     /// The file that it was made of: a session that has begun with another one makes its own.
     pub(crate) source: (FileIdx, Identity),
     pub(crate) is_damaged: bool,
 }
 
-/// The results of all sessions.
-#[derive(Debug, Default)]
-pub(crate) struct Results(Mutex<Kept>);
+/// The results of all sessions; rows that wait for one are `W`s.
+#[derive(Debug)]
+pub(crate) struct Results<W>(Mutex<Kept<W>>);
+
+impl<W> Default for Results<W> {
+    fn default() -> Self {
+        Self(Mutex::new(Kept {
+            entries: HashMap::new(),
+            fresh: VecDeque::new(),
+            used: VecDeque::new(),
+            orphans: Vec::new(),
+            counts: ResultCounts::default(),
+        }))
+    }
+}
 
 /// What came of asking for a result.
 #[derive(Debug)]
-pub(crate) enum Asked<'a> {
+pub(crate) enum Asked<'a, W> {
     /// It is here.
-    Here(Arc<Made>, Waiting),
+    Here(Arc<Made>, W),
     /// Somebody makes it, and will hand it out.
     Waits,
     /// Whoever asked is to make it.
-    Yours(Flight<'a>, Waiting),
+    Yours(Flight<'a, W>, W),
 }
 
 /// The promise to make a result. Dropped without one, it gives back who waits for it
 /// ([`Results::orphan`]).
 #[derive(Debug)]
-pub(crate) struct Flight<'a> {
-    results: &'a Results,
+pub(crate) struct Flight<'a, W> {
+    results: &'a Results<W>,
     key: RowKey,
     /// Where workers hear of rows that are given back.
     news: &'a Condvar,
@@ -81,38 +97,46 @@ pub(crate) struct ResultCounts {
     pub(crate) n_corrupt: u64,
 }
 
-#[derive(Debug, Default)]
-struct Kept {
-    entries: HashMap<RowKey, Entry>,
+#[derive(Debug)]
+struct Kept<W> {
+    entries: HashMap<RowKey, Entry<W>>,
     /// Those that sessions are expected to want, the oldest first, and when they were made. Some may have
     /// gone.
     fresh: VecDeque<(u64, RowKey)>,
     /// Those that have had their use. Some may have gone.
     used: VecDeque<RowKey>,
-    orphans: Vec<Waiting>,
+    orphans: Vec<W>,
     counts: ResultCounts,
 }
 
 #[derive(Debug)]
-enum Entry {
-    Making(Vec<Waiting>),
+enum Entry<W> {
+    Making(Vec<W>),
     /// Made, and wanted so many times more.
     Here(Arc<Made>, u32),
 }
 
-impl Made {
-    /// Of a sample that was made well.
-    pub(crate) fn of(attempt: &Attempt, bytes: &[u8]) -> Option<Self> {
-        let source = attempt.source.filter(|_| attempt.fault.is_none())?;
-        let (checksum, is_damaged) = (xxh3_64(bytes), attempt.is_damaged);
-        Some(Self { bytes: bytes.into(), checksum, source, is_damaged })
-    }
-
+impl Original<'_> {
     /// Copies it to where it is wanted; `None` where it is not what was made any more.
     pub(crate) fn copy_to(&self, place: &mut [u8]) -> Option<()> {
+        let is_changed = |checksum| xxh3_64(self.bytes) != checksum;
         let is_sound =
-            place.len() == self.bytes.len() && xxh3_64(&self.bytes) == self.checksum;
-        is_sound.then(|| place.copy_from_slice(&self.bytes))
+            place.len() == self.bytes.len() && !self.checksum.is_some_and(is_changed);
+        is_sound.then(|| place.copy_from_slice(self.bytes))
+    }
+}
+
+impl Made {
+    /// A copy of its own, to be kept.
+    fn of(original: Original<'_>) -> Self {
+        let Original { bytes, source, is_damaged, .. } = original;
+        Self { bytes: bytes.into(), checksum: xxh3_64(bytes), source, is_damaged }
+    }
+
+    pub(crate) fn original(&self) -> Original<'_> {
+        let Self { bytes, checksum, source, is_damaged } = self;
+        let (checksum, source) = (Some(*checksum), *source);
+        Original { bytes, checksum, source, is_damaged: *is_damaged }
     }
 
     fn len_bytes(&self) -> u64 {
@@ -120,7 +144,7 @@ impl Made {
     }
 }
 
-impl Results {
+impl<W> Results<W> {
     /// Whether nothing is ever kept here.
     pub(crate) fn is_off(&self) -> bool {
         self.kept().counts.limit_bytes == 0
@@ -137,9 +161,9 @@ impl Results {
     pub(crate) fn ask<'a>(
         &'a self,
         key: RowKey,
-        waiting: Waiting,
+        waiting: W,
         news: &'a Condvar,
-    ) -> Asked<'a> {
+    ) -> Asked<'a, W> {
         let mut kept = self.kept();
         match kept.entries.get_mut(&key) {
             Some(Entry::Making(others)) => {
@@ -169,14 +193,14 @@ impl Results {
     }
 
     /// A row whose result came to nothing, to be made by whoever takes it.
-    pub(crate) fn orphan(&self) -> Option<Waiting> {
+    pub(crate) fn orphan(&self) -> Option<W> {
         self.kept().orphans.pop()
     }
 
     /// The last session that may want these has left.
     pub(crate) fn forget_work(&self, work: Work) {
         let mut kept = self.kept();
-        let is_of = |key: &RowKey, entry: &Entry| {
+        let is_of = |key: &RowKey, entry: &Entry<W>| {
             key.work == work && matches!(entry, Entry::Here(..))
         };
         let gone: Vec<RowKey> =
@@ -190,34 +214,51 @@ impl Results {
     }
 
     /// Whoever broke left it as it was before its last step.
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, Kept<W>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Flight<'_> {
-    /// It is made, at `now_ns`, and `n_others` sessions may want it besides its own, if that is open; or it
-    /// came to nothing. Who waits for it, to be given a copy or to make it.
+impl<W> Flight<'_, W> {
+    /// What is to be made.
+    pub(crate) fn key(&self) -> RowKey {
+        self.key
+    }
+
+    /// It is made, at `now_ns`, and `n_others` sessions may want it besides its own and those that wait; or
+    /// it came to nothing, or nobody else can want it. Who waits for it, to be given a copy or to make it.
     pub(crate) fn land(
         mut self,
-        made: Option<&Arc<Made>>,
-        n_others: Option<u32>,
+        made: Option<(Original<'_>, u32)>,
         now_ns: u64,
-    ) -> Vec<Waiting> {
+    ) -> Vec<W> {
         self.is_landed = true;
+        let n_left = |waiting: &Vec<W>, n_others: u32| {
+            n_others.saturating_sub(u32::try_from(waiting.len()).unwrap_or(u32::MAX))
+        };
+        // A copy takes a while; who comes meanwhile waits, and is given one, too.
+        let kept = self.results.kept();
+        let n_wanted = match (kept.entries.get(&self.key), made) {
+            (Some(Entry::Making(waiting)), Some((_, n_others))) => {
+                n_left(waiting, n_others)
+            }
+            _ => 0,
+        };
+        drop(kept);
+        let is_kept = n_wanted > 0 || self.key.work.is_fixed();
+        let copy = made.filter(|_| is_kept).map(|(it, n)| (Arc::new(Made::of(it)), n));
         let mut kept = self.results.kept();
         let Some(Entry::Making(waiting)) = kept.entries.remove(&self.key) else {
             return Vec::new();
         };
-        if let (Some(made), Some(n_others)) = (made, n_others) {
-            let n_waiting = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
-            kept.keep((self.key, made), n_others.saturating_sub(n_waiting), now_ns);
+        if let Some((copy, n_others)) = copy {
+            kept.keep((self.key, &copy), n_left(&waiting, n_others), now_ns);
         }
         waiting
     }
 }
 
-impl Drop for Flight<'_> {
+impl<W> Drop for Flight<'_, W> {
     fn drop(&mut self) {
         if self.is_landed {
             return;
@@ -231,7 +272,7 @@ impl Drop for Flight<'_> {
     }
 }
 
-impl Kept {
+impl<W> Kept<W> {
     /// Keeps a result that so many may want, if there is room for it.
     fn keep(&mut self, (key, made): (RowKey, &Arc<Made>), n_wanted: u32, now_ns: u64) {
         if n_wanted == 0 && !key.work.is_fixed() {

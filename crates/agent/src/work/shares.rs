@@ -119,8 +119,6 @@ struct Share {
     n_alike: u64,
     /// What it wanted at the last choice.
     want: Option<Want>,
-    /// Whether its host could wait for that.
-    is_fed: bool,
     lengths: Lengths,
     /// Workers that are at its samples.
     n_at_work: usize,
@@ -302,12 +300,11 @@ impl Shares {
         self.jobs.clear();
         for (seat, share) in &mut self.seats {
             share.want = wants(*seat);
-            share.is_fed =
-                share.want.is_some_and(|want| want.is_fed(now_ns, share.guess_ns));
-            is_anybody_in_need |= share.want.is_some() && !share.is_fed;
+            is_anybody_in_need |= share.want.is_some() && !share.is_fed(now_ns);
         }
         for share in self.seats.values_mut() {
-            let waits = share.want.is_some() && !(share.is_fed && is_anybody_in_need);
+            let is_put_off = is_anybody_in_need && share.is_fed(now_ns);
+            let waits = share.want.is_some() && !is_put_off;
             if waits && !share.waits {
                 share.clock_ns = share.clock_ns.max(self.served_ns);
             }
@@ -343,7 +340,6 @@ impl Share {
             job: None,
             n_alike: 1,
             want: None,
-            is_fed: false,
             lengths: Lengths::default(),
             n_at_work: 0,
             waits: false,
@@ -370,6 +366,11 @@ impl Share {
     fn equal_ns(&self) -> u64 {
         let few_ns = self.guess_ns.saturating_mul(TOLERANCE_SAMPLES);
         self.clock_ns.saturating_add(self.scaled(few_ns.min(MOST_TOLERANCE_NS)))
+    }
+
+    /// Whether its host can wait for what it wants.
+    fn is_fed(&self, now_ns: u64) -> bool {
+        self.want.is_some_and(|want| want.is_fed(now_ns, self.guess_ns))
     }
 
     fn due_ns(&self) -> u64 {

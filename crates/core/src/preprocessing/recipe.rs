@@ -30,7 +30,7 @@ pub use error::{Path, RecipeError};
 pub use mixture::{BatchKey, Mixture, partner};
 pub use op::{Decode, Normalise, Op, Truncated};
 
-use op::{Crops, Feed, Geometry};
+use op::{Crops, Feed};
 pub use shape::{RecordShape, SampleCost};
 
 /// The newest version of the recipe format and of every op's meaning that this build has. It has
@@ -300,13 +300,8 @@ impl Recipe {
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         self.before_cut().iter().all(|op| {
-            let is_fixed = |op: &Geometry| {
-                matches!(
-                    op,
-                    Geometry::Resize(_) | Geometry::CenterCrop(_) | Geometry::Pad(_)
-                )
-            };
-            matches!(op, Op::Decode(_)) || matches!(op, Op::Geometry(op) if is_fixed(op))
+            use op::Geometry::{CenterCrop, Pad, Resize};
+            matches!(op, Op::Geometry(Resize(_) | CenterCrop(_) | Pad(_)) | Op::Decode(_))
         })
     }
 
