@@ -12,7 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bothends_agent::conformance::{Exercise, done, slot};
-use bothends_csd::{ConnectOptions, CsdError, TlsFiles, Transport, connect};
+use bothends_csd::{
+    ConnectOptions, CsdError, JobTerms, Session, TlsFiles, Transport, connect,
+};
 use bothends_tests::programs::program;
 use bothends_tests::{Setup, generated};
 
@@ -282,7 +284,8 @@ fn its_numbers_are_there_for_prometheus() {
     let (_, at) = line.split_once("http://").unwrap();
     let (at, _) = at.split_once("/metrics").unwrap();
     let mut host = agent.host().unwrap();
-    host.open(&exercise.session()).unwrap();
+    let job = Some(JobTerms::named("vit"));
+    host.open(&Session { job, ..exercise.session() }).unwrap();
     done(&mut *host, &exercise, exercise.job(0, &[0, 1, 2]));
     let mut stream = TcpStream::connect(at).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
@@ -297,9 +300,30 @@ fn its_numbers_are_there_for_prometheus() {
         "\nbothends_agent_sessions 1\n",
         "\nbothends_agent_samples_total 3\n",
         "\nbothends_agent_jobs_total 1\n",
+        "\nbothends_agent_job_sessions{job=\"vit\"} 1\n",
+        "\nbothends_agent_job_samples_total{job=\"vit\"} 3\n",
     ] {
         assert!(text.contains(expected), "{expected} is not in {text}");
     }
+}
+
+/// Both hosts are of this user, which the agent sees at its socket.
+#[test]
+fn a_job_that_runs_twice_is_made_once() {
+    let (dir, exercise) = exercise();
+    let agent = Agent::start(dir.path(), exercise.root(), &[]);
+    let session =
+        |name| Session { job: Some(JobTerms::named(name)), ..exercise.session() };
+    let mut hosts = ["one", "again"].map(|name| {
+        let mut host = agent.host().unwrap();
+        host.open(&session(name)).unwrap();
+        host
+    });
+    let job = exercise.job(0, &[0, 1, 2]);
+    let made = hosts.each_mut().map(|host| done(&mut **host, &exercise, job.clone()));
+    assert!(made[0] == made[1] && made[0] == exercise.expected(&job));
+    let shared = hosts.map(|mut host| host.stats().unwrap().shared_samples);
+    assert_eq!(shared, [0, 3]);
 }
 
 #[test]

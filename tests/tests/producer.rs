@@ -119,8 +119,13 @@ fn maker(exercise: &Arc<Exercise>) -> Maker {
     let exercise = Arc::clone(exercise);
     Arc::new(move |epoch, sample| {
         let (id, batch) = (JobId(0), BatchIdx(0));
-        let (bytes, bad) =
-            exercise.expected(&Job { id, epoch, batch, samples: vec![sample] });
+        let (bytes, bad) = exercise.expected(&Job {
+            id,
+            epoch,
+            batch,
+            samples: vec![sample],
+            need_ns: 0,
+        });
         bad.is_empty().then_some(bytes)
     })
 }

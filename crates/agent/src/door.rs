@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use bothends_csd::admission::{ADMISSION_TIMEOUT, MAX_UNADMITTED};
+use bothends_csd::admission::{ADMISSION_TIMEOUT, Credential, MAX_UNADMITTED};
 use bothends_csd::listen::{Ended, Listener, Socket, Terms, admit, serve_connection};
 use bothends_csd::spool::{prepare_directory, remove_directory, serve_directory};
 use bothends_csd::{Address, Busy, CsdError, Security, Serve};
@@ -78,13 +78,22 @@ pub enum News<'a> {
 
 /// A device as its door sees it: whoever serves the hosts that come in.
 pub trait Hosts: Sync {
-    /// Has `serve` work with a guest for one more host, or tells it that there is no room.
-    fn host(&self, serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>));
+    /// Has `serve` work with a guest for one more host, which has proved this, or tells it that there is
+    /// no room.
+    fn host(
+        &self,
+        credential: Option<Credential>,
+        serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>),
+    );
 }
 
 impl<C: Costs + 'static> Hosts for Server<C> {
-    fn host(&self, serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>)) {
-        match self.guest() {
+    fn host(
+        &self,
+        credential: Option<Credential>,
+        serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>),
+    ) {
+        match self.guest_with(credential) {
             Ok(mut guest) => serve(Ok(&mut guest)),
             Err(busy) => serve(Err(busy)),
         }
@@ -94,7 +103,11 @@ impl<C: Costs + 'static> Hosts for Server<C> {
 /// A device that serves one host at a time. One that has just left may not be noticed yet, so the next
 /// waits a moment.
 impl<S: Serve> Hosts for Mutex<S> {
-    fn host(&self, serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>)) {
+    fn host(
+        &self,
+        _: Option<Credential>,
+        serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>),
+    ) {
         let until = Instant::now() + HANDOVER;
         loop {
             match self.try_lock() {
@@ -293,7 +306,8 @@ impl Door {
         // A flag alone; nothing else is published with it.
         while !stop.load(Ordering::Relaxed) {
             let mut ended = Ok(None);
-            hosts.host(&mut |guest| match guest {
+            // One host at a time shares with nobody.
+            hosts.host(None, &mut |guest| match guest {
                 Ok(serve) => ended = self.visit(serve, stop),
                 Err(_) => thread::sleep(LOOK),
             });
@@ -470,8 +484,9 @@ impl<'a> Reception<'a> {
             }
         };
         is_admitted.store(true, Ordering::Relaxed);
+        let credential = host.credential();
         let mut host = Some(host);
-        self.hosts.host(&mut |guest| {
+        self.hosts.host(credential, &mut |guest| {
             let Some(host) = host.take() else { return };
             match guest {
                 Ok(serve) => {

@@ -8,9 +8,10 @@
 //!
 //! Reading order: `store` and `costs` are the interfaces. `session` is what was agreed with a host,
 //! `session/limits.rs` what it may cost, and `memory` how much of all that is held at once. `work` makes
-//! one sample, with a job under way (`work/batch.rs`), the jobs of a session (`work/line.rs`) and the
-//! sessions' shares of the workers (`work/shares.rs`). `server` says who works, and `server/guest.rs` when
-//! jobs are answered. `door` is where hosts connect, `stop` when a device program ends, and `program` is the
+//! one sample, with a job under way (`work/batch.rs`), the jobs of a session (`work/line.rs`), the
+//! sessions' shares of the workers (`work/shares.rs`) and the results that several want
+//! (`work/results.rs`). `server` says who works, `server/jobs.rs` for which training jobs, and
+//! `server/guest.rs` when jobs are answered. `door` is where hosts connect, `stop` when a device program ends, and `program` is the
 //! command line. `program/sandbox.rs` confines the process before it serves.
 
 pub mod costs;
@@ -30,8 +31,10 @@ pub mod conformance;
 pub mod program;
 
 pub use costs::{Cost, Costs, Hold, NoCosts, SampleWork, ThreadClock, Work};
-pub use memory::Memory;
-pub use server::{Counts, Guest, SESSIONS, Server, ServerConfig};
+pub use memory::{Memory, ResultMemory};
+pub use server::{
+    Counts, Guest, JobCounts, Kept, SESSIONS, Server, ServerConfig, Sharing,
+};
 pub use session::epoch_batches;
 pub use store::{Age, DataRoot, FileStore, Identity, Store, StoreError};
 // What a `FileStore` does with symbolic links.

@@ -19,8 +19,60 @@ const MOST_BYTES: u64 = 1 << 30;
 /// the page cache, from which the data are read, and for what the machine is there for.
 const AUTO_PART: u64 = 4;
 
+/// The part of what batches may take that results may where nobody says how much: one in so many.
+const RESULTS_PART: u64 = 4;
+
 /// When a host that found no room may ask again: sessions end when epochs or runs do.
 pub(crate) const RETRY: Duration = Duration::from_secs(5);
+
+/// What results may take that are kept for several sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ResultMemory {
+    /// None are kept.
+    Off,
+    /// A quarter of what batches may take, and no more than these leave.
+    #[default]
+    Auto,
+    /// So many bytes, and no more than batches leave.
+    Bytes(u64),
+}
+
+impl FromStr for ResultMemory {
+    type Err = String;
+
+    /// `auto`, or MiB.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let bytes = text.parse::<u64>().ok().and_then(|mib| mib.checked_mul(1 << 20));
+        match bytes {
+            Some(0) => Ok(Self::Off),
+            Some(bytes) => Ok(Self::Bytes(bytes)),
+            None => Err("give MiB, 0 for none, or auto".to_owned()),
+        }
+    }
+}
+
+impl ResultMemory {
+    /// What results may take where batches may take that much, and take `held` bytes; of `available`
+    /// memory results take `kept` bytes by now.
+    pub(crate) fn limit(self, memory: Memory, (held, kept): (u64, u64)) -> u64 {
+        self.of(memory, available_bytes(), (held, kept))
+    }
+
+    fn of(self, memory: Memory, available: Option<u64>, (held, kept): (u64, u64)) -> u64 {
+        let available = available.map(|it| it.saturating_add(held).saturating_add(kept));
+        let [most, largest] = memory.bounds(available);
+        let wanted = match self {
+            Self::Off => 0,
+            // Where nothing bounds all batches together, the largest one is a bound.
+            Self::Auto => most.min(largest) / RESULTS_PART,
+            Self::Bytes(bytes) => bytes,
+        };
+        wanted.min(most.saturating_sub(held))
+    }
+}
 
 /// What batches and lists of samples may take, those of all hosts together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -90,9 +142,10 @@ impl Memory {
         want: Want,
         slots: u32,
     ) -> Result<u32, Declined> {
-        let Want { batch_bytes, list_bytes, held_bytes } = want;
+        let Want { batch_bytes, list_bytes, held_bytes, kept_bytes } = want;
         // What is held is not available any more, but was when it was given.
-        let available = available.map(|bytes| bytes.saturating_add(held_bytes));
+        let taken_bytes = held_bytes.saturating_add(kept_bytes);
+        let available = available.map(|bytes| bytes.saturating_add(taken_bytes));
         let [most_bytes, largest_bytes] = self.bounds(available);
         let (beside, remedy) = match self {
             Self::Bytes(_) => (list_bytes, ", or give the device more with --memory"),
@@ -127,6 +180,8 @@ pub(crate) struct Want {
     pub(crate) list_bytes: u64,
     /// Of the batches and lists of other sessions.
     pub(crate) held_bytes: u64,
+    /// Of results, which make room for batches.
+    pub(crate) kept_bytes: u64,
 }
 
 #[cfg(test)]
@@ -160,7 +215,7 @@ mod tests {
         available: Option<u64>,
         batch_bytes: u64,
     ) -> Result<u32, String> {
-        let want = Want { batch_bytes, list_bytes: 0, held_bytes: 0 };
+        let want = Want { batch_bytes, list_bytes: 0, held_bytes: 0, kept_bytes: 0 };
         memory.divided(available, want, 4).map_err(|declined| match declined {
             Declined::Refused(reason) => reason,
             Declined::Busy(busy) => panic!("nobody else is here: {busy:?}"),
@@ -193,9 +248,29 @@ mod tests {
     }
 
     #[test]
+    fn results_take_what_batches_leave() {
+        assert_eq!("auto".parse(), Ok(ResultMemory::Auto));
+        assert_eq!("0".parse(), Ok(ResultMemory::Off));
+        assert_eq!("8".parse(), Ok(ResultMemory::Bytes(8 << 20)));
+        assert!("-1".parse::<ResultMemory>().is_err());
+        let of = |results: ResultMemory, memory, held| {
+            results.of(memory, Some(8 * GIB), (held, 0))
+        };
+        let memory = Memory::Bytes(2 * GIB);
+        assert_eq!(of(ResultMemory::Off, memory, 0), 0);
+        assert_eq!(of(ResultMemory::Auto, memory, 0), GIB / 2);
+        assert_eq!(of(ResultMemory::Auto, memory, 2 * GIB - 5), 5);
+        assert_eq!(of(ResultMemory::Bytes(3 * GIB), memory, GIB), GIB);
+        assert_eq!(of(ResultMemory::Auto, memory, 3 * GIB), 0);
+        assert_eq!(of(ResultMemory::Auto, Memory::Auto, 0), GIB / 2);
+        assert_eq!(of(ResultMemory::Auto, Memory::Slots, 0), MOST_BYTES / 4);
+    }
+
+    #[test]
     fn what_others_have_is_not_given_twice() {
         let of = |held_bytes, list_bytes| {
-            let want = Want { batch_bytes: BATCH, list_bytes, held_bytes };
+            let batch_bytes = BATCH;
+            let want = Want { batch_bytes, list_bytes, held_bytes, kept_bytes: 0 };
             Memory::Bytes(4 * BATCH).divided(None, want, 4)
         };
         assert_eq!(of(0, 0), Ok(4));

@@ -25,7 +25,7 @@ use bothends_ops::PixelLimit;
 use bothends_scrape::Bound;
 use bothends_side_index::{CACHE_LIMIT_BYTES, Cache};
 use clap::builder::{BoolishValueParser, TypedValueParser};
-use clap::{ArgAction, Command, CommandFactory, Parser, Subcommand};
+use clap::{ArgAction, Command, CommandFactory, Parser, Subcommand, ValueEnum};
 use listenfd::ListenFd;
 
 use self::log::Form;
@@ -34,7 +34,8 @@ use self::sandbox::{Confined, Places, Sandbox};
 use crate::door::{Door, News, Visits};
 use crate::session::limits;
 use crate::{
-    DataRoot, FileStore, Links, Memory, NoCosts, SESSIONS, Server, ServerConfig, stop,
+    DataRoot, FileStore, Links, Memory, NoCosts, ResultMemory, SESSIONS, Server,
+    ServerConfig, Sharing, stop,
 };
 
 /// Serves preprocessed batches of the data set next to this program.
@@ -98,6 +99,16 @@ struct Args {
     /// auto is a quarter of what is available on this machine when a host comes, and one batch always
     #[arg(long, value_name = "MIB|auto", default_value = "auto")]
     memory: Memory,
+    /// Most memory, in MiB, for samples that several sessions want: equal data, recipe, seed and epoch are
+    /// made once. Sessions take memory from them. auto is a quarter of --memory; 0: every session has its
+    /// own made
+    #[arg(long, value_name = "MIB|auto", default_value = "auto")]
+    result_cache: ResultMemory,
+    /// Whose results a host may get: those of hosts with the same key, certificate or user, or those of
+    /// every host that is admitted. Hosts at tcp:// without a key have proved nothing and share with
+    /// nobody but in the second case
+    #[arg(long, value_enum, value_name = "WHOSE", default_value_t = Shared::Credential)]
+    share_results: Shared,
     /// Most pixels of an image that is decoded here, and at most 512 for each byte of its file if they
     /// are more than four million; `off`: whatever a host decodes. A host makes larger ones itself
     #[arg(long, value_name = "N|off", default_value = "64000000",
@@ -142,6 +153,24 @@ struct Args {
     /// Ends after the first host has left
     #[arg(long)]
     once: bool,
+}
+
+/// Among whom results are shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Shared {
+    /// Hosts with the same key, certificate or user
+    Credential,
+    /// All hosts that are admitted
+    Everybody,
+}
+
+impl From<Shared> for Sharing {
+    fn from(shared: Shared) -> Self {
+        match shared {
+            Shared::Credential => Self::Credential,
+            Shared::Everybody => Self::Everybody,
+        }
+    }
 }
 
 /// The arguments, for completions and man pages.
@@ -207,6 +236,7 @@ fn run(args: &Args) -> Result<()> {
         Server::start(config, store, NoCosts).context("cannot start a thread")?;
     let server = server.with_memory(args.memory).with_sessions(args.sessions);
     let server = server.with_pixels(args.max_pixels);
+    let server = server.with_results(args.result_cache, args.share_results.into());
     let trusts = doors.iter().map(Door::trust).collect();
     let reload = Reload::new(proofs, trusts, signals);
     serve(args, &Arc::new(server), (doors, scrape), reload)

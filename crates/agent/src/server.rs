@@ -8,6 +8,7 @@
 //! the server is dropped. Nothing here decodes, models, or knows how hosts connect.
 
 mod guest;
+mod jobs;
 mod openings;
 mod seats;
 
@@ -16,6 +17,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bothends_core::sample::SampleKey;
+use bothends_csd::admission::Credential;
 use bothends_csd::{
     Busy, Capabilities, Declined, DeviceStats, Finished, Inquiry, Job, JobId,
     RecordDigest, Refused, Serve, Session,
@@ -24,16 +26,18 @@ use bothends_ops::{PixelLimit, Room};
 use bothends_slots::{HostSlot, available_bytes};
 
 use crate::costs::{Costs, Hold, ThreadClock, Work};
-use crate::memory::{Memory, RETRY, decode_room};
-use crate::session::Tables;
+use crate::memory::{Memory, RETRY, ResultMemory, decode_room};
+use crate::session::{RowKey, Tables};
 use crate::store::Store;
 use crate::work::batch::{Outcome, Row};
-use crate::work::line::{Claim, Learns, Retired, Turn};
+use crate::work::line::{Claim, Learns, Retired, Turn, Waiting};
+use crate::work::results::{Asked, Flight, Original, Results};
 use crate::work::shares::{SeatId, Spent};
-use crate::work::{Bench, Site};
+use crate::work::{Attempt, Bench, Site, Unfit};
 use seats::{Claimed, Held, State};
 
 pub use guest::Guest;
+pub use jobs::{JobCounts, Sharing};
 
 /// Threads that have records read ahead: two, so that one file that is slow to open does not
 /// keep others waiting, and no more than these, however many workers there are.
@@ -74,6 +78,8 @@ struct Shared<C> {
     store: Arc<dyn Store>,
     learns: Learns,
     tables: Tables,
+    /// Samples that several sessions want.
+    results: Results<Waiting>,
     /// What all sessions decode in.
     room: Room,
     state: Mutex<State>,
@@ -102,6 +108,23 @@ pub struct Counts {
     pub worker_seconds: f64,
     /// Samples that were not made because of this device's limits.
     pub refused_samples: u64,
+    /// What was done for jobs with a name.
+    pub jobs: Vec<JobCounts>,
+    /// Results that are kept for others.
+    pub results: Kept,
+}
+
+/// Results that are kept for several sessions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Bytes that they take.
+    pub held_bytes: u64,
+    /// Bytes that they may take now.
+    pub limit_bytes: u64,
+    /// Results for which there was no room.
+    pub left_out: u64,
+    /// Results that had changed in memory, and were made again.
+    pub corrupt: u64,
 }
 
 impl<C: Costs + 'static> Server<C> {
@@ -127,13 +150,14 @@ impl<C: Costs + 'static> Server<C> {
             store,
             learns,
             tables: Tables::default(),
+            results: Results::default(),
             room: Room::new(decode_room(available_bytes(), n_workers)),
             state: Mutex::new(State::new(n_workers, n_scouts)),
             work: Condvar::new(),
             ahead: Condvar::new(),
             costs: Mutex::new(costs),
         });
-        let own = Guest::of(&shared);
+        let own = Guest::of(&shared, None);
         let mut server = Self { shared, threads: Vec::new(), own };
         for worker_idx in 0..n_workers {
             let started = server.spawn(format!("be-agent-{worker_idx}"), Shared::work);
@@ -165,6 +189,17 @@ impl<C: Costs + 'static> Server<C> {
         self
     }
 
+    /// Keeping results that several sessions want, in so much memory, among these. Without this none are
+    /// kept.
+    #[must_use]
+    pub fn with_results(self, memory: ResultMemory, sharing: Sharing) -> Self {
+        let mut state = self.shared.state();
+        state.jobs.share_with(sharing);
+        state.result_memory = memory;
+        drop(state);
+        self
+    }
+
     /// Decoding images of so many pixels; larger ones are bad rows, which hosts make themselves.
     /// Without this, all that a host would decode.
     #[must_use]
@@ -180,11 +215,19 @@ impl<C: Costs + 'static> Server<C> {
         self
     }
 
-    /// A place for one more host.
+    /// A place for one more host, which has proved nothing.
     ///
     /// # Errors
     /// All places are taken.
     pub fn guest(&self) -> Result<Guest<C>, Busy> {
+        self.guest_with(None)
+    }
+
+    /// A place for one more host, which has proved this.
+    ///
+    /// # Errors
+    /// All places are taken.
+    pub fn guest_with(&self, credential: Option<Credential>) -> Result<Guest<C>, Busy> {
         let state = self.shared.state();
         let most = state.n_guests_most;
         // The server's own place is not counted.
@@ -193,7 +236,7 @@ impl<C: Costs + 'static> Server<C> {
             return Err(Busy { retry: RETRY, reason });
         }
         drop(state);
-        Ok(Guest::of(&self.shared))
+        Ok(Guest::of(&self.shared, credential))
     }
 
     /// What it has done and does.
@@ -210,7 +253,14 @@ impl<C: Costs + 'static> Server<C> {
             ..counts.stats
         };
         let held_bytes = counts.held_bytes.saturating_add(list_bytes);
-        Counts { tables, held_bytes, stats, ..counts }
+        let results = shared.results.counts();
+        let results = Kept {
+            held_bytes: results.held_bytes,
+            limit_bytes: results.limit_bytes,
+            left_out: results.n_left_out,
+            corrupt: results.n_corrupt,
+        };
+        Counts { tables, held_bytes, stats, results, ..counts }
     }
 }
 
@@ -282,6 +332,14 @@ impl<C: Costs> Shared<C> {
         }
     }
 
+    /// Says how much memory results may take next to what sessions have.
+    fn limit_results(&self, state: &State) {
+        let kept_bytes = self.results.counts().held_bytes;
+        let held_bytes = state.held_bytes().saturating_add(self.tables.bytes());
+        let memory = (state.memory(), state.result_memory);
+        self.results.limit(memory.1.limit(memory.0, (held_bytes, kept_bytes)));
+    }
+
     fn wake_scouts(&self, state: &State) {
         if state.n_resting_scouts > 0 && state.is_unscouted() {
             self.ahead.notify_all();
@@ -298,6 +356,9 @@ impl<C: Costs> Shared<C> {
             if state.ending {
                 return None;
             }
+            if let Some((seat, turn)) = self.results.orphan() {
+                return Some((Claimed::of_orphan(seat), Claim::Row(turn)));
+            }
             match state.claim(self.now_ns(), self.learns) {
                 Ok(claim) => {
                     self.wake_scouts(&state);
@@ -308,18 +369,102 @@ impl<C: Costs> Shared<C> {
         }
     }
 
-    /// Makes a sample; returns the time that it would have taken if it was refused, else 0.
-    fn make(
+    /// Makes a sample, or copies one that is made, or leaves that to who makes it; returns the time that it
+    /// would have taken if it was refused, else 0.
+    fn make(&self, bench: &mut Bench, waiting: Waiting, clock: ThreadClock) -> u64 {
+        let Turn { batch, agreed, row } = &waiting.1;
+        let key = agreed.row_key(batch.epoch, row.sample);
+        let Some(key) = key.filter(|_| !self.results.is_off()) else {
+            return self.make_own(bench, waiting, clock);
+        };
+        match self.results.ask(key, waiting, &self.work) {
+            Asked::Waits => 0,
+            Asked::Here(made, waiting) => {
+                self.hand_out(bench, (made.original(), key), waiting, clock)
+            }
+            Asked::Yours(flight, waiting) => {
+                self.make_for_all(bench, flight, waiting, clock)
+            }
+        }
+    }
+
+    /// Makes a sample, and copies it for those who want it now; as [`Self::make`].
+    fn make_for_all(
         &self,
         bench: &mut Bench,
-        (seat, turn): (SeatId, Turn),
+        flight: Flight<'_, Waiting>,
+        (seat, mut turn): Waiting,
         clock: ThreadClock,
     ) -> u64 {
-        let Turn { batch, agreed, row: Row { row, sample, mut part } } = turn;
-        let site = Site { agreed: &agreed, store: &*self.store, clock };
-        let key = SampleKey { seed: agreed.seed, epoch: batch.epoch, sample };
-        let attempt = bench.attempt(site, key, &mut part);
+        let key = flight.key();
+        let attempt = self.attempt(bench, &mut turn, clock);
+        let made = attempt.original(&turn.row.part);
+        let mut others = match made {
+            Some(_) => self.state().claim_equals(key, self.now_ns(), self.learns),
+            None => Vec::new(),
+        };
+        let n_next = u32::try_from(others.len()).unwrap_or(u32::MAX);
+        let n_others = turn.agreed.equals.n_others();
+        let left = n_others.map(|n_others| n_others.saturating_sub(n_next));
+        others.extend(flight.land(made.zip(left), self.now_ns()));
+        for other in others {
+            match made {
+                Some(made) => drop(self.hand_out(bench, (made, key), other, clock)),
+                // Its own session may be luckier: a file may be back.
+                None => drop(self.make_own(bench, other, clock)),
+            }
+        }
         let refused_ns = attempt.refused_ns();
+        self.complete(seat, turn, attempt);
+        refused_ns
+    }
+
+    /// Copies a sample that is made; where that is of no use, makes it.
+    fn hand_out(
+        &self,
+        bench: &mut Bench,
+        (made, key): (Original<'_>, RowKey),
+        (seat, mut turn): Waiting,
+        clock: ThreadClock,
+    ) -> u64 {
+        let site = Site { agreed: &turn.agreed, store: &*self.store, clock };
+        match Bench::copy(site, made, &mut turn.row.part) {
+            Ok(attempt) => {
+                self.complete(seat, turn, attempt);
+                0
+            }
+            Err(unfit) => {
+                if unfit == Unfit::Corrupt {
+                    self.results.corrupt(key);
+                }
+                self.make_own(bench, (seat, turn), clock)
+            }
+        }
+    }
+
+    /// Makes a sample for one session alone; as [`Self::make`].
+    fn make_own(
+        &self,
+        bench: &mut Bench,
+        (seat, mut turn): Waiting,
+        clock: ThreadClock,
+    ) -> u64 {
+        let attempt = self.attempt(bench, &mut turn, clock);
+        let refused_ns = attempt.refused_ns();
+        self.complete(seat, turn, attempt);
+        refused_ns
+    }
+
+    fn attempt(&self, bench: &mut Bench, turn: &mut Turn, clock: ThreadClock) -> Attempt {
+        let Turn { batch, agreed, row: Row { sample, part, .. } } = turn;
+        let site = Site { agreed, store: &*self.store, clock };
+        let key = SampleKey { seed: agreed.seed, epoch: batch.epoch, sample: *sample };
+        bench.attempt(site, key, part)
+    }
+
+    /// A row is made, or cannot be.
+    fn complete(&self, seat: SeatId, turn: Turn, attempt: Attempt) {
+        let Turn { batch, row: Row { row, part, .. }, .. } = turn;
         if let Some(outcome) = batch.row_done(row, part, attempt) {
             let mut state = self.state();
             if let Some(seat) = state.seats.get_mut(&seat) {
@@ -327,7 +472,6 @@ impl<C: Costs> Shared<C> {
             }
             self.retire(&mut state, seat);
         }
-        refused_ns
     }
 
     /// Retires jobs that are done: asks what they cost and leaves their results to `poll`.
@@ -335,7 +479,7 @@ impl<C: Costs> Shared<C> {
         let Some(seat) = state.seats.get_mut(&seat) else { return };
         while let Some(retired) = seat.line.retire() {
             let Retired { id, outcome, arrival_ns, start_ns, end_ns } = retired;
-            let Outcome { slot, result, samples } = outcome;
+            let Outcome { slot, result, samples, n_shared } = outcome;
             let work = Work { arrival_ns, start_ns, end_ns, samples: &samples };
             let cost = self.costs().job(&work);
             let device_ns = cost.end_ns.saturating_sub(cost.start_ns);
@@ -347,6 +491,8 @@ impl<C: Costs> Shared<C> {
             seat.stats.media_read_bytes += read.sum::<u64>();
             seat.stats.busy_seconds += Duration::from_nanos(device_ns).as_secs_f64();
             seat.stats.samples += samples.len() as u64;
+            seat.stats.shared_samples += n_shared;
+            state.jobs.made(seat.job, samples.len() as u64, n_shared);
             seat.finished.push(Held { job: id, slot, result, device_ns, due_ns });
         }
         seat.bell.notify_all();

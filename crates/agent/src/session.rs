@@ -6,9 +6,10 @@
 
 pub(crate) mod limits;
 
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use bothends_core::ids::SampleId;
+use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::one_line;
 use bothends_core::recipe::Recipe;
 use bothends_core::sample::Extent;
@@ -26,13 +27,66 @@ pub(crate) struct Agreed {
     pub(crate) known: Arc<Known>,
     pub(crate) seed: u64,
     pub(crate) max_batch: u32,
+    /// Whose results it may take, and give.
+    pub(crate) equals: Equals,
     /// Of this session alone: another one may be over files that took these ones' names.
     pub(crate) seen: Seen,
+}
+
+/// What the sessions are called whose equal samples are the same bytes: they may take them from each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Work {
+    /// The number of what their hosts have proved.
+    pub(crate) owner: u64,
+    /// The number of their table and recipe.
+    known: u64,
+    /// `None` where the recipe draws nothing.
+    seed: Option<u64>,
+}
+
+impl Work {
+    /// Whether every epoch makes the same samples.
+    pub(crate) fn is_fixed(self) -> bool {
+        self.seed.is_none()
+    }
+}
+
+/// One sample of such sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RowKey {
+    pub(crate) work: Work,
+    epoch: u32,
+    sample: u64,
+}
+
+/// The sessions that are equal to one, itself among them.
+#[derive(Debug, Default)]
+pub(crate) struct Equals {
+    /// `None` where it shares with nobody.
+    owner: Option<u64>,
+    n_open: AtomicU32,
+}
+
+impl Equals {
+    /// So many are open, itself among them; 0 once it has ended.
+    pub(crate) fn are(&self, n_open: u32) {
+        // A number alone; nothing else is published with it.
+        self.n_open.store(n_open, Ordering::Relaxed);
+    }
+
+    /// How many others are open; `None` where it has ended itself.
+    pub(crate) fn n_others(&self) -> Option<u32> {
+        self.n_open.load(Ordering::Relaxed).checked_sub(1)
+    }
 }
 
 /// Data set and recipe of a session, which others may have, too.
 #[derive(Debug)]
 pub(crate) struct Known {
+    /// No two that are alive at a time have one number.
+    number: u64,
+    /// Whether the recipe draws nothing.
+    is_fixed: bool,
     pub(crate) table: Table,
     pub(crate) pipeline: Pipeline,
     pub(crate) sample_bytes: usize,
@@ -44,7 +98,7 @@ pub(crate) struct Known {
 
 /// What the sessions that are open know, each once: it goes with the last session that has it.
 #[derive(Debug, Default)]
-pub(crate) struct Tables(DashMap<u128, Weak<Known>>);
+pub(crate) struct Tables(DashMap<u128, Weak<Known>>, AtomicU64);
 
 impl Tables {
     /// Bytes of all tables that are in use, as they came.
@@ -78,7 +132,8 @@ impl Tables {
         let known = match found {
             Some(known) => known,
             None => {
-                let known = Arc::new(Known::new(session, room)?);
+                let number = self.1.fetch_add(1, Ordering::Relaxed);
+                let known = Arc::new(Known { number, ..Known::new(session, room)? });
                 self.0.retain(|_, known| known.strong_count() > 0);
                 self.0.insert(hash, Arc::downgrade(&known));
                 known
@@ -100,7 +155,9 @@ impl Tables {
             )
         })?;
         let seen = Seen::nothing(known.table.n_files());
-        Ok(Agreed { known, seed: session.seed, max_batch: session.max_batch, seen })
+        let (seed, max_batch, equals) =
+            (session.seed, session.max_batch, Equals::default());
+        Ok(Agreed { known, seed, max_batch, equals, seen })
     }
 }
 
@@ -127,8 +184,10 @@ impl Known {
         let pipeline = Pipeline::new(&recipe, views).with_room(room);
         let sample_bytes = pipeline.sample_bytes();
         let list_bytes = session.manifest.len() as u64;
+        let is_fixed = recipe.is_fixed();
         let recipe = (session.recipe.clone(), session.recipe_hash);
-        Ok(Self { table, pipeline, sample_bytes, recipe, list_bytes })
+        let number = 0;
+        Ok(Self { number, is_fixed, table, pipeline, sample_bytes, recipe, list_bytes })
     }
 
     /// How long the sample's file is here, where the host's is that record alone and has another
@@ -151,6 +210,34 @@ impl Known {
 }
 
 impl Agreed {
+    /// Sharing results with the sessions of this owner.
+    pub(crate) fn shared_with(self, owner: Option<u64>) -> Self {
+        Self { equals: Equals { owner, n_open: AtomicU32::new(1) }, ..self }
+    }
+
+    /// What it has in common with those that it may take results from.
+    pub(crate) fn work(&self) -> Option<Work> {
+        let Known { number, is_fixed, .. } = *self.known;
+        let seed = (!is_fixed).then_some(self.seed);
+        self.equals.owner.map(|owner| Work { owner, known: number, seed })
+    }
+
+    /// What a sample is called among those; `None` where nobody can want its result once more.
+    pub(crate) fn row_key(&self, epoch: EpochIdx, sample: SampleId) -> Option<RowKey> {
+        let work = self.work()?;
+        match self.known.is_fixed {
+            // Every pass over the records makes the same.
+            true => {
+                let sample = sample.0 % self.known.table.n_samples().max(1);
+                Some(RowKey { work, epoch: 0, sample })
+            }
+            false if self.equals.n_others().is_some_and(|n| n > 0) => {
+                Some(RowKey { work, epoch: epoch.0, sample: sample.0 })
+            }
+            false => None,
+        }
+    }
+
     /// Bytes of its largest batch.
     pub(crate) fn batch_bytes(&self) -> u64 {
         u64::from(self.max_batch).saturating_mul(self.known.sample_bytes as u64)

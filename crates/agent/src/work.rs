@@ -2,11 +2,12 @@
 //!
 //! A worker does this with a [`Bench`], which keeps what is expensive to create from sample to sample.
 //! Nothing here knows jobs or queues. Read `work/batch.rs` next for a job whose samples are being made,
-//! then `work/line.rs` for the jobs of a session and `work/shares.rs` for how sessions share the
-//! workers.
+//! then `work/line.rs` for the jobs of a session, `work/shares.rs` for how sessions share the workers, and
+//! `work/results.rs` for samples that several sessions want.
 
 pub(crate) mod batch;
 pub(crate) mod line;
+pub(crate) mod results;
 pub(crate) mod shares;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +21,8 @@ use bothends_side_index::Name;
 
 use crate::costs::{SampleWork, ThreadClock};
 use crate::session::{Agreed, Known};
-use crate::store::Store;
+use crate::store::{Identity, Store};
+use results::Original;
 
 /// A longer record's memory is not kept for the next.
 const KEPT_BYTES: usize = 16 << 20;
@@ -49,6 +51,27 @@ pub(crate) struct Attempt {
     pub(crate) fault: Option<Fault>,
     /// It was made in spite of a damaged record.
     pub(crate) is_damaged: bool,
+    /// The file that it was made of, where it was made.
+    pub(crate) source: Option<(FileIdx, Identity)>,
+    pub(crate) origin: Origin,
+}
+
+/// Where a sample comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It was made, or was to be.
+    Own,
+    /// It is a copy of one that was made for somebody else.
+    Shared,
+}
+
+/// Why a sample that was made for somebody else is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// This session would make it of another file.
+    OfAnotherFile,
+    /// It is not what was made any more.
+    Corrupt,
 }
 
 /// Why a sample was not made.
@@ -66,10 +89,19 @@ pub(crate) enum Fault {
     Beyond(u64),
 }
 
+/// What was read of a sample for which nothing was.
+const NOWHERE: Extent = Extent { file: FileIdx(0), offset: 0, len: 0 };
+
 /// What a pixel counts that was not decoded, in nanoseconds: about what it takes to decode it.
 const PIXEL_NS: u64 = 5;
 
 impl Attempt {
+    /// What others may copy; these are its bytes.
+    pub(crate) fn original<'a>(&self, bytes: &'a [u8]) -> Option<Original<'a>> {
+        let source = self.source.filter(|_| self.fault.is_none())?;
+        Some(Original { bytes, checksum: None, source, is_damaged: self.is_damaged })
+    }
+
     /// How long a worker would have been at a sample that was refused; 0 for any other.
     pub(crate) fn refused_ns(&self) -> u64 {
         match self.fault {
@@ -85,6 +117,15 @@ impl Site<'_> {
     fn piece(self, key: SampleKey) -> Piece {
         let Known { table, pipeline, .. } = &*self.agreed.known;
         table.piece(key.sample, |blocks| pipeline.groups_for(key, blocks).ok())
+    }
+
+    /// Whether the session would make the sample of this very file.
+    fn has(self, (file, identity): &(FileIdx, Identity)) -> bool {
+        let path = self.agreed.known.table.file_path(*file);
+        // A read of no bytes still says which file it is.
+        let found = self.store.read(&path, 0, 0, &mut Vec::new());
+        found.is_ok_and(|found| found == *identity)
+            && self.agreed.seen.is_same(*file, identity)
     }
 
     /// Has the sample's record brought nearer while others are being made.
@@ -108,15 +149,19 @@ impl Bench {
         // `place`, which is zeroed.
         let made = catch_unwind(AssertUnwindSafe(|| {
             let piece = site.piece(key);
-            (piece.extent, self.make(site, key, piece, place).err())
+            (piece.extent, self.make(site, key, piece, place))
         }));
         if self.record.capacity() > KEPT_BYTES {
             self.record = Vec::new();
         }
-        let (extent, fault) = made.unwrap_or_else(|_| {
+        let (extent, made) = made.unwrap_or_else(|_| {
             *self = Self::default();
-            (Extent { file: FileIdx(0), offset: 0, len: 0 }, Some(Fault::Broke))
+            (NOWHERE, Err(Fault::Broke))
         });
+        let (source, fault) = match made {
+            Ok(identity) => (Some((extent.file, identity)), None),
+            Err(fault) => (None, Some(fault)),
+        };
         if fault.is_some() {
             place.fill(0);
         }
@@ -127,7 +172,32 @@ impl Bench {
             output_bytes: u32::try_from(place.len()).unwrap_or(u32::MAX),
         };
         let is_damaged = fault.is_none() && self.scratch.damage().is_some();
-        Attempt { work, fault, is_damaged }
+        Attempt { work, fault, is_damaged, source, origin: Origin::Own }
+    }
+
+    /// Copies a sample that was made for somebody else.
+    ///
+    /// # Errors
+    /// It must not be used.
+    pub(crate) fn copy(
+        site: Site<'_>,
+        original: Original<'_>,
+        place: &mut [u8],
+    ) -> Result<Attempt, Unfit> {
+        let begun_ns = (site.clock)();
+        if !site.has(&original.source) {
+            return Err(Unfit::OfAnotherFile);
+        }
+        original.copy_to(place).ok_or(Unfit::Corrupt)?;
+        let work = SampleWork {
+            extent: NOWHERE,
+            source_pixels: 0,
+            cpu_ns: (site.clock)().saturating_sub(begun_ns),
+            output_bytes: u32::try_from(place.len()).unwrap_or(u32::MAX),
+        };
+        let (is_damaged, source) = (original.is_damaged, Some(original.source));
+        let origin = Origin::Shared;
+        Ok(Attempt { work, fault: None, is_damaged, source, origin })
     }
 
     fn make(
@@ -136,7 +206,7 @@ impl Bench {
         key: SampleKey,
         piece: Piece,
         place: &mut [u8],
-    ) -> Result<(), Fault> {
+    ) -> Result<Identity, Fault> {
         let Known { table, pipeline, .. } = &*site.agreed.known;
         let Extent { file, offset, len } = piece.extent;
         let path = table.file_path(file);
@@ -183,6 +253,6 @@ impl Bench {
         if let Some((index, name)) = index.filter(|_| !new.is_empty()) {
             index.keep(name, bytes, new);
         }
-        Ok(())
+        Ok(identity)
     }
 }

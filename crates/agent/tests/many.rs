@@ -74,6 +74,7 @@ fn job(number: u64, n_samples: usize) -> Job {
         epoch: EpochIdx(0),
         batch: BatchIdx(0),
         samples: vec![SampleId(0); n_samples],
+        need_ns: 0,
     }
 }
 

@@ -62,7 +62,7 @@ fn a_server_in_this_process_is_a_producer_that_fills_the_hosts_slots() {
             let known = Rc::clone(&exercise);
             let expected = move |epoch, sample| {
                 let (id, batch) = (JobId(0), BatchIdx(0));
-                let job = Job { id, epoch, batch, samples: vec![sample] };
+                let job = Job { id, epoch, batch, samples: vec![sample], need_ns: 0 };
                 let (bytes, bad) = known.expected(&job);
                 bad.is_empty().then_some(bytes)
             };

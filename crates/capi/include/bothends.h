@@ -194,7 +194,8 @@ void be_text_release(char *text);
 // itself as an object) must be there; `batch_size` (64), `seed` (0), `shuffle` (true), `limit`,
 // `repeat`, `workers` ("auto": one per core, divided by the ranks on this machine),
 // `csds` (a list of devices), `require_devices` (false), `key_file`, `tls_ca`, `tls_cert`,
-// `tls_key`, `insecure` (false), `strategy` ("ordered"),
+// `tls_key`, `insecure` (false), `job`, `priority` (0) and `share` (1) of the training job,
+// `strategy` ("ordered"),
 // `objective` ("throughput"), `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or
 // "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad", "wrap" or "even"), `on_bad`
 // ("raise", "skip", "replace" or "zero"), `audit` (1), `memory` (MiB), `held_batches` (1), `reader`,

@@ -106,6 +106,7 @@ fn receive(host: &mut Stream, n_batches: u64) -> Result<(), Box<dyn Error>> {
                 epoch: EpochIdx(0),
                 batch: BatchIdx(0),
                 samples: vec![SampleId(0); BATCH],
+                need_ns: 0,
             };
             host.submit(job, slot).map_err(|rejected| rejected.to_string())?;
             n_asked += 1;
@@ -140,6 +141,7 @@ impl Serve for Ready {
             ops: Vec::new(),
             slots: DEPTH,
             max_batch_bytes: BATCH_BYTES as u64,
+            features: Vec::new(),
         }
     }
 

@@ -49,6 +49,14 @@ impl Channel {
         self.seal = Seal::Tls(Box::new(tls));
     }
 
+    /// The certificate that the other side has proved to be its own, where it is protected by TLS.
+    pub(crate) fn peer_certificate(&self) -> Option<Vec<u8>> {
+        match &self.seal {
+            Seal::Plain | Seal::Noise(_) => None,
+            Seal::Tls(tls) => tls.peer_certificate(),
+        }
+    }
+
     /// Reads what is there into `dst`; `None` when nothing is.
     pub(crate) fn read_ready(&mut self, dst: &mut [u8]) -> io::Result<Option<usize>> {
         match &mut self.seal {

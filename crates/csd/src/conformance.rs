@@ -337,6 +337,7 @@ pub fn session(sample_bytes: u32) -> Session {
         sample_bytes,
         max_batch: 64,
         manifest: (0..=255).collect(),
+        job: None,
     }
 }
 
@@ -346,6 +347,7 @@ fn job(id: u64, samples: &[u64]) -> Job {
         epoch: EpochIdx(3),
         batch: BatchIdx(5),
         samples: samples.iter().copied().map(SampleId).collect(),
+        need_ns: 0,
     }
 }
 

@@ -35,7 +35,7 @@ pub use host::remote::Link;
 pub use host::{connect, loopback, remote, stream};
 pub use words::address::Address;
 pub use words::job::{
-    Answer, Busy, Capabilities, DeviceStats, Ending, EnergyReading, Inquiry,
+    Answer, Busy, Capabilities, DeviceStats, Ending, EnergyReading, Inquiry, JobTerms,
     PROTOCOL_VERSION, RecordDigest, Session, SessionId,
 };
 pub use words::{address, admission, job, key, pool, wire};

@@ -33,7 +33,7 @@ fn session() -> Session {
 
 fn job() -> Job {
     let samples = [1, 2].map(SampleId).to_vec();
-    Job { id: JobId(0), epoch: EpochIdx(0), batch: BatchIdx(0), samples }
+    Job { id: JobId(0), epoch: EpochIdx(0), batch: BatchIdx(0), samples, need_ns: 0 }
 }
 
 fn socket(stream: UnixStream, kind: Kind) -> Socket {

@@ -419,7 +419,7 @@ fn open(dir: &Path) -> Spool {
 
 fn job(id: u64) -> Job {
     let samples = vec![SampleId(id), SampleId(7)];
-    Job { id: JobId(id), epoch: EpochIdx(0), batch: BatchIdx(0), samples }
+    Job { id: JobId(id), epoch: EpochIdx(0), batch: BatchIdx(0), samples, need_ns: 0 }
 }
 
 fn slot() -> Slot {

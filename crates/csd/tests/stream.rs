@@ -18,10 +18,10 @@ use bothends_csd::security::{Insecure, Security};
 use bothends_csd::stream::Stream;
 use bothends_csd::wire::{HEADER_BYTES, Message};
 use bothends_csd::{
-    Answer, Capabilities, CsdError, Ending, Job, JobId, Serve, Session, SessionId,
-    Transport,
+    Answer, Capabilities, CsdError, Declined, DeviceStats, Ending, Finished, Inquiry,
+    Job, JobId, JobTerms, RecordDigest, Refused, Serve, Session, SessionId, Transport,
 };
-use bothends_slots::{Polled, Producer, Ring, RingConfig};
+use bothends_slots::{HostSlot, Polled, Producer, Ring, RingConfig};
 
 static RUN_ON: AtomicBool = AtomicBool::new(false);
 
@@ -72,6 +72,86 @@ fn sides_with_different_keys_do_not() {
         assert!(matches!(error, CsdError::Unauthenticated { .. }), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
         assert!(error.to_string().contains("the same key file"), "{error}");
+    }
+}
+
+/// A device that notes what it is told of jobs, and says whether it wants to be.
+#[derive(Debug, Default)]
+struct Told {
+    echo: EchoServe,
+    features: Vec<String>,
+    jobs: Vec<Option<JobTerms>>,
+    needs_ns: Vec<u64>,
+}
+
+impl Serve for Told {
+    fn hello(&mut self) -> Capabilities {
+        Capabilities { features: self.features.clone(), ..self.echo.hello() }
+    }
+
+    fn open(&mut self, session: Session) -> Result<(), Declined> {
+        self.jobs.push(session.job.clone());
+        self.echo.open(session)
+    }
+
+    fn attest(&mut self, inquiry: &Inquiry) -> Result<Vec<Option<RecordDigest>>, String> {
+        self.echo.attest(inquiry)
+    }
+
+    fn submit(&mut self, job: Job, slot: HostSlot) -> Result<(), Box<Refused>> {
+        self.needs_ns.push(job.need_ns);
+        self.echo.submit(job, slot)
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Option<Finished> {
+        self.echo.poll(timeout)
+    }
+
+    fn revoke(&mut self, job: JobId) {
+        self.echo.revoke(job);
+    }
+
+    fn forget(&mut self, job: JobId) {
+        self.echo.forget(job);
+    }
+
+    fn stats(&mut self) -> DeviceStats {
+        self.echo.stats()
+    }
+
+    fn close(&mut self) {
+        self.echo.close();
+    }
+}
+
+/// Devices of an older release find a session with another key malformed.
+#[test]
+fn only_devices_that_know_jobs_are_told_of_them_and_of_needs() {
+    let terms = JobTerms::named("vit");
+    for (features, jobs, needs_ns) in [
+        (vec![], vec![None], vec![0]),
+        (vec!["jobs".to_owned(), "later".to_owned()], vec![Some(terms.clone())], vec![7]),
+    ] {
+        let (host_end, device_end) = UnixStream::pair().unwrap();
+        let device = thread::spawn(move || {
+            let security = key("");
+            let terms = Terms { security: &security, stop: &RUN_ON };
+            let mut told = Told { features, ..Told::default() };
+            serve_connection(device_end, &mut told, terms).unwrap();
+            told
+        });
+        let timeout = Duration::from_secs(60);
+        let mut host =
+            Stream::over_socket(host_end.into(), "nas".into(), key(""), timeout).unwrap();
+        host.hello().unwrap();
+        host.open(&Session { job: Some(terms.clone()), ..session() }).unwrap();
+        let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 8 }).unwrap();
+        let slot = ring.take(Duration::ZERO).unwrap();
+        host.submit(Job { need_ns: 7, ..job(1) }, slot).unwrap();
+        assert!(matches!(host.poll(timeout).unwrap(), Polled::Completion(_)));
+        drop(host);
+        let told = device.join().unwrap();
+        assert_eq!((told.jobs, told.needs_ns), (jobs, needs_ns));
     }
 }
 
@@ -289,7 +369,7 @@ fn session() -> Session {
 
 fn job(id: u64) -> Job {
     let samples = [1, 2].map(SampleId).to_vec();
-    Job { id: JobId(id), epoch: EpochIdx(0), batch: BatchIdx(0), samples }
+    Job { id: JobId(id), epoch: EpochIdx(0), batch: BatchIdx(0), samples, need_ns: 0 }
 }
 
 #[test]

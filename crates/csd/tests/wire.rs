@@ -9,7 +9,7 @@ use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_csd::wire::{HEADER_BYTES, Header, MAX_JOB_SAMPLES, Message};
 use bothends_csd::{
     Answer, Busy, Capabilities, CsdError, DeviceStats, Ending, EnergyReading, Inquiry,
-    Job, JobId, RecordDigest, Session, SessionId,
+    Job, JobId, JobTerms, RecordDigest, Session, SessionId,
 };
 use proptest::prelude::*;
 
@@ -22,6 +22,7 @@ fn golden() -> Vec<(&'static str, Message)> {
     all.extend(golden_work());
     all.extend(golden_inquiry());
     all.extend(golden_words());
+    all.extend(golden_sharing());
     all
 }
 
@@ -117,6 +118,7 @@ fn golden_work() -> Vec<(&'static str, Message)> {
                     epoch: EpochIdx(3),
                     batch: BatchIdx(9),
                     samples: [1, 1 << 40, 5].map(SampleId).to_vec(),
+                    need_ns: 0,
                 },
             ),
         ),
@@ -155,7 +157,48 @@ fn golden_work() -> Vec<(&'static str, Message)> {
                 sample_bytes: 12,
                 max_batch: 4,
                 manifest: b"manifest".to_vec(),
+                job: None,
             }),
+        ),
+    ]
+}
+
+fn golden_sharing() -> Vec<(&'static str, Message)> {
+    let session = Session {
+        recipe: "{}".into(),
+        recipe_hash: 0xff,
+        seed: u64::MAX,
+        sample_bytes: 12,
+        max_batch: 4,
+        manifest: b"manifest".to_vec(),
+        job: Some(JobTerms { name: "resnet".into(), priority: -1, share: 3 }),
+    };
+    vec![
+        (
+            "42454e440200000009000000180000008877665544332211070000000000000000000000\
+         00000000ca41859edba303c40000000000000000030000000900000080b2e60e00000000\
+         03000000ce8900d9010000000000000000000000000100000500000000000000",
+            Message::Job(
+                SESSION,
+                Job {
+                    id: JobId(7),
+                    epoch: EpochIdx(3),
+                    batch: BatchIdx(9),
+                    samples: [1, 1 << 40, 5].map(SampleId).to_vec(),
+                    need_ns: 250_000_000,
+                },
+            ),
+        ),
+        (
+            "42454e440200000007000000b80000000000000000000000000000000000000000000000\
+         000000007ceed997e91e6414000000000000000000000000000000000000000000000000\
+         000000002c583ce4ac0000007b22726563697065223a227b7d222c227265636970655f68\
+         617368223a22303030303030303030303030303030303030303030303030303030303030\
+         6666222c2273656564223a31383434363734343037333730393535313631352c2273616d\
+         706c655f6279746573223a31322c226d61785f6261746368223a342c226a6f62223a7b22\
+         6e616d65223a227265736e6574222c227072696f72697479223a2d312c22736861726522\
+         3a337d7d6d616e6966657374",
+            Message::Open(session),
         ),
     ]
 }
@@ -168,6 +211,7 @@ fn golden_words() -> Vec<(&'static str, Message)> {
         ops: vec!["decode".into(), "random_crop".into()],
         slots: 2,
         max_batch_bytes: 1 << 20,
+        features: Vec::new(),
     };
     let energy = EnergyReading {
         domain: "device".into(),
@@ -310,11 +354,12 @@ fn a_message_cut_short_is_an_error() {
 proptest! {
     #[test]
     fn jobs_come_back(
-        (id, epoch, batch) in any::<(u64, u32, u32)>(),
+        (id, epoch, batch, need_ns) in any::<(u64, u32, u32, u64)>(),
         samples in proptest::collection::vec(any::<u64>(), 0..300),
     ) {
         let samples = samples.into_iter().map(SampleId).collect();
-        let job = Job { id: JobId(id), epoch: EpochIdx(epoch), batch: BatchIdx(batch), samples };
+        let (id, epoch, batch) = (JobId(id), EpochIdx(epoch), BatchIdx(batch));
+        let job = Job { id, epoch, batch, samples, need_ns };
         let message = Message::Job(SESSION, job);
         prop_assert_eq!(decode(&message.encode()).unwrap(), message);
     }
@@ -338,9 +383,11 @@ proptest! {
         (hash, seed) in any::<(u128, u64)>(),
         (sample_bytes, max_batch) in any::<(u32, u32)>(),
         manifest in proptest::collection::vec(any::<u8>(), 0..300),
+        job in proptest::option::of(("[A-Za-z0-9._-]{1,64}", -4_i8..=4, 1_u8..=100)),
     ) {
         let recipe_hash = hash;
-        let session = Session { recipe, recipe_hash, seed, sample_bytes, max_batch, manifest };
+        let job = job.map(|(name, priority, share)| JobTerms { name, priority, share });
+        let session = Session { recipe, recipe_hash, seed, sample_bytes, max_batch, manifest, job };
         let message = Message::Open(session);
         prop_assert_eq!(decode(&message.encode()).unwrap(), message);
     }
@@ -351,7 +398,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_body_never_panics(which in 0..14_usize, at in any::<usize>(), byte: u8) {
+    fn a_changed_body_never_panics(which in 0..golden().len(), at in any::<usize>(), byte: u8) {
         let mut bytes = from_hex(golden()[which].0);
         let at = at % bytes.len();
         bytes[at] = byte;

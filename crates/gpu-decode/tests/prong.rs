@@ -219,7 +219,8 @@ fn one_job_in(
     let slot_bytes = MAX_BATCH as usize * data.pipeline(Numerics::Exact).sample_bytes();
     let ring = Ring::of(memory, RingConfig { n_slots: 1, slot_bytes }).unwrap();
     let samples = (0..data.files.len() as u64).map(SampleId).collect();
-    let job = Job { id: JobId(1), epoch: EpochIdx(2), batch: BatchIdx(0), samples };
+    let job =
+        Job { id: JobId(1), epoch: EpochIdx(2), batch: BatchIdx(0), samples, need_ns: 0 };
     prong.submit(job, ring.take(Duration::ZERO).unwrap()).unwrap();
     let Polled::Completion(done) = prong.poll(Duration::from_secs(60)).unwrap() else {
         panic!("no answer")
@@ -283,7 +284,8 @@ fn a_poll_without_patience_does_a_little() {
     let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes }).unwrap();
     let samples: Vec<_> = (0..data.files.len() as u64).map(SampleId).collect();
     let n_samples = samples.len();
-    let job = Job { id: JobId(1), epoch: EpochIdx(2), batch: BatchIdx(0), samples };
+    let job =
+        Job { id: JobId(1), epoch: EpochIdx(2), batch: BatchIdx(0), samples, need_ns: 0 };
     prong.submit(job, ring.take(Duration::ZERO).unwrap()).unwrap();
     let mut n_polls = 1;
     while let Polled::Nothing = prong.poll(Duration::ZERO).unwrap() {

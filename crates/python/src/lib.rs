@@ -32,9 +32,9 @@ mod _native {
     #[pymodule_export]
     use crate::loader::{Consumer, NativeLoader, own_gpu, without_secrets};
     #[pymodule_export]
-    use crate::programs::run_program;
-    #[pymodule_export]
     use crate::pool::{PoolSize, together, wanted_agents};
+    #[pymodule_export]
+    use crate::programs::run_program;
     #[pymodule_export]
     use crate::supplied::Samples;
 

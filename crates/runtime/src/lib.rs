@@ -87,7 +87,7 @@ pub use threads::{process, shutdown};
 // What a caller needs from the crates below to say what it wants, and what it is told.
 pub use bothends_accel::{AccelConfig, AccelError, Step, Usage};
 pub use bothends_core::plan::mix::MixStop;
-pub use bothends_csd::{Insecure, TlsFiles};
+pub use bothends_csd::{Insecure, JobTerms, TlsFiles};
 pub use bothends_dataset::{FieldKind, JoinLabels, Number};
 pub use bothends_figures::{
     AcceleratorResult, Alone, Audits, BackResult, BlockCacheUse, Bytes, Counted, Cpu,

@@ -28,6 +28,9 @@ pub struct Job {
     pub batch: BatchIdx,
     /// The samples, row by row.
     pub samples: Vec<SampleId>,
+    /// For how many nanoseconds from now whoever wants the batch can do without it; 0 where it is wanted
+    /// at once, or that is not known. A producer that works for several may make other batches first.
+    pub need_ns: u64,
 }
 
 /// An answered job, with the slot that came with it.

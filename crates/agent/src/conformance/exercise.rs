@@ -234,6 +234,7 @@ impl Exercise {
             sample_bytes: u32::try_from(self.sample_bytes()).expect("it is small"),
             max_batch: MAX_BATCH,
             manifest: self.manifest.clone(),
+            job: None,
         }
     }
 
@@ -245,6 +246,7 @@ impl Exercise {
             epoch: EpochIdx(number % 3),
             batch: BatchIdx(number),
             samples: samples.iter().copied().map(SampleId).collect(),
+            need_ns: 0,
         }
     }
 

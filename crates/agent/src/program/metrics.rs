@@ -1,5 +1,5 @@
-//! `--metrics`: what the device does, in Prometheus' text form, version 0.0.4. Numbers and the program's
-//! version, and nothing of any host.
+//! `--metrics`: what the device does, in Prometheus' text form, version 0.0.4. Numbers, the program's
+//! version and the names of jobs, and nothing else of any host.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use bothends_scrape::{Bound, Scrape};
 
 use crate::costs::Costs;
 use crate::door::{Door, Refusals};
-use crate::server::{Counts, Server};
+use crate::server::{Counts, JobCounts, Server};
 
 /// The address where it will answer.
 pub(super) fn bind(address: &str) -> Result<Bound> {
@@ -46,7 +46,7 @@ fn text(counts: &Counts, refusals: &[Arc<Refusals>]) -> String {
             let _ = writeln!(text, "{name}{labels} {value}");
         }
     };
-    let Counts { stats, .. } = counts;
+    let Counts { stats, results, .. } = counts;
     let version = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
     put("info", "gauge", "The program.", &[(&version, 1.0)]);
     put("hosts", "gauge", "Hosts that are served.", &[("", counts.hosts.into())]);
@@ -75,6 +75,21 @@ fn text(counts: &Counts, refusals: &[Arc<Refusals>]) -> String {
         ("{why=\"failed\"}", sum(|door| &door.failed)),
     ];
     put("refused_total", "counter", "Connections that were not served.", &refused);
+    put(
+        "shared_samples_total",
+        "counter",
+        HELP_SHARED,
+        &[("", float(stats.shared_samples))],
+    );
+    let help = "Memory of samples that several sessions want.";
+    put("result_cache_bytes", "gauge", help, &[("", float(results.held_bytes))]);
+    let help = "Memory that these may take now.";
+    put("result_cache_limit_bytes", "gauge", help, &[("", float(results.limit_bytes))]);
+    let help = "Samples that were not kept for others: there was no room.";
+    put("result_cache_left_out_total", "counter", help, &[("", float(results.left_out))]);
+    let help = "Kept samples that had changed in memory, and were made again.";
+    put("result_cache_corrupt_total", "counter", help, &[("", float(results.corrupt))]);
+    put_jobs(&counts.jobs, &mut put);
     let label = |domain: &str| format!("{{domain=\"{domain}\"}}");
     let energy = stats.energy.iter();
     let energy: Vec<(String, f64)> =
@@ -85,6 +100,33 @@ fn text(counts: &Counts, refusals: &[Arc<Refusals>]) -> String {
         put("energy_joules_total", "counter", "Energy by domain.", &energy);
     }
     text
+}
+
+const HELP_SHARED: &str = "Samples that were copied, not made: others wanted the same.";
+
+/// What is written for each name: its kind, what it means, and values by their labels.
+type Put<'a> = dyn FnMut(&str, &str, &str, &[(&str, f64)]) + 'a;
+
+/// What was done for each job that has a name. A name needs no escapes.
+fn put_jobs(jobs: &[JobCounts], put: &mut Put<'_>) {
+    let mut each = |name: &str, kind: &str, help: &str, of: fn(&JobCounts) -> f64| {
+        let label = |job: &JobCounts| format!("{{job=\"{}\"}}", job.name);
+        let values: Vec<_> = jobs.iter().map(|job| (label(job), of(job))).collect();
+        let values: Vec<_> =
+            values.iter().map(|(label, n)| (label.as_str(), *n)).collect();
+        if !values.is_empty() {
+            put(name, kind, help, &values);
+        }
+    };
+    let help = "Sessions of a job that are open.";
+    each("job_sessions", "gauge", help, |job| job.sessions.into());
+    let help = "Samples that a job got.";
+    each("job_samples_total", "counter", help, |job| float(job.samples));
+    each("job_shared_samples_total", "counter", HELP_SHARED, |job| {
+        float(job.shared_samples)
+    });
+    let help = "Seconds that workers were at a job's samples, all workers together.";
+    each("job_worker_seconds_total", "counter", help, |job| job.worker_seconds);
 }
 
 #[allow(
@@ -133,7 +175,14 @@ mod tests {
         let energy = vec![EnergyReading { domain, energy_uj, source }];
         let stats =
             DeviceStats { jobs: 3, samples: 40, energy, ..DeviceStats::default() };
-        let counts = Counts { hosts: 2, stats, ..Counts::default() };
+        let jobs = ["resnet", "vit"].map(|name| JobCounts {
+            name: name.to_owned(),
+            samples: 30,
+            worker_seconds: 1.5,
+            ..JobCounts::default()
+        });
+        let jobs = jobs.to_vec();
+        let counts = Counts { hosts: 2, stats, jobs, ..Counts::default() };
         // Of two addresses.
         let refusals =
             [2, 3].map(|n| Arc::new(Refusals { busy: n.into(), ..Refusals::default() }));
@@ -143,6 +192,9 @@ mod tests {
             "bothends_agent_jobs_total 3",
             "bothends_agent_samples_total 40",
             "bothends_agent_refused_total{why=\"busy\"} 5",
+            "bothends_agent_job_samples_total{job=\"vit\"} 30",
+            "bothends_agent_job_worker_seconds_total{job=\"resnet\"} 1.5",
+            "bothends_agent_result_cache_bytes 0",
             "bothends_agent_energy_joules_total{domain=\"device\"} 2.5",
         ] {
             assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");

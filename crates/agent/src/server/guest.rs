@@ -9,6 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bothends_core::recipe::Recipe;
+use bothends_csd::admission::Credential;
+use bothends_csd::job::SHARES_JOBS;
 use bothends_csd::{
     Capabilities, CsdError, Declined, DeviceStats, Finished, Inquiry, Job, JobId,
     PROTOCOL_VERSION, RecordDigest, Refused, Serve, Session,
@@ -31,12 +33,14 @@ pub struct Guest<C: Costs> {
     shared: Arc<Shared<C>>,
     id: SeatId,
     bell: Arc<Condvar>,
+    /// What the host has proved.
+    credential: Option<Credential>,
 }
 
 impl<C: Costs> Guest<C> {
-    pub(super) fn of(shared: &Arc<Shared<C>>) -> Self {
+    pub(super) fn of(shared: &Arc<Shared<C>>, credential: Option<Credential>) -> Self {
         let (id, bell) = shared.state().enter();
-        Self { shared: Arc::clone(shared), id, bell }
+        Self { shared: Arc::clone(shared), id, bell, credential }
     }
 
     /// Waits a moment where hosts open sessions all the time while others have work.
@@ -79,6 +83,7 @@ impl<C: Costs> Serve for Guest<C> {
             ops: known.into_iter().map(str::to_owned).collect(),
             slots,
             max_batch_bytes,
+            features: vec![SHARES_JOBS.to_owned()],
         }
     }
 
@@ -90,7 +95,7 @@ impl<C: Costs> Serve for Guest<C> {
         let lists_before = shared.tables.bytes();
         let room = shared.room.with_pixels(shared.state().pixels);
         let agreed = shared.tables.agree(&session, &*shared.store, &room);
-        drop(session);
+        let session = Session { manifest: Vec::new(), ..session };
         let lists_now = shared.tables.bytes();
         let mut state = shared.state();
         let now_ns = shared.now_ns();
@@ -100,11 +105,16 @@ impl<C: Costs> Serve for Guest<C> {
             batch_bytes: agreed.batch_bytes(),
             list_bytes: lists_now.saturating_sub(lists_before),
             held_bytes: state.held_bytes().saturating_add(lists_before.min(lists_now)),
+            kept_bytes: shared.results.counts().held_bytes,
         };
         let n_slots = state.memory().slots_of(want, shared.config.n_slots)?;
+        let agreed = agreed.shared_with(state.jobs.owner(self.credential));
+        let job = state.jobs.enter(&session, self.credential);
         let seat = self.seat(&mut state);
         (seat.agreed, seat.n_slots) = (Some(Arc::new(agreed)), n_slots);
         seat.held_bytes = want.batch_bytes.saturating_mul(n_slots.into());
+        state.begin(self.id, job);
+        shared.limit_results(&state);
         Ok(())
     }
 
@@ -205,10 +215,15 @@ impl<C: Costs> Serve for Guest<C> {
     fn close(&mut self) {
         let mut state = self.shared.state();
         let seat = self.seat(&mut state);
-        let was_open = seat.agreed.take().is_some();
+        let was_open = seat.agreed.is_some();
         seat.held_bytes = 0;
         seat.drop_jobs();
+        let unwanted = state.end(self.id);
+        self.shared.limit_results(&state);
         drop(state);
+        if let Some(work) = unwanted {
+            self.shared.results.forget_work(work);
+        }
         if was_open {
             // The next session may be long in coming.
             self.shared.publish();

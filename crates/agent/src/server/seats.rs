@@ -3,7 +3,7 @@
 //! A worker's next sample is chosen among all of them at once, so they are not locked one by one. It
 //! decides and makes nothing; whoever calls holds the lock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,12 +11,13 @@ use bothends_csd::{DeviceStats, Finished, JobId, Product};
 use bothends_ops::PixelLimit;
 use bothends_slots::HostSlot;
 
+use super::jobs::Jobs;
 use super::openings::Openings;
-use super::{Counts, SESSIONS};
-use crate::memory::Memory;
-use crate::session::Agreed;
-use crate::work::line::{Claim, Learns, Line, Upcoming};
-use crate::work::shares::{Charge, Next, SeatId, Shares, Spent};
+use super::{Counts, Kept, SESSIONS};
+use crate::memory::{Memory, ResultMemory};
+use crate::session::{Agreed, RowKey, Work};
+use crate::work::line::{Claim, Learns, Line, Upcoming, Waiting};
+use crate::work::shares::{Charge, JobNumber, Next, SeatId, Shares, Spent};
 
 /// A job answered within this time after its modelled end was on time.
 const ON_TIME_NS: u64 = 200_000;
@@ -36,6 +37,8 @@ pub(crate) struct State {
     pub(crate) seats: BTreeMap<SeatId, Seat>,
     n_seats_ever: SeatId,
     pub(crate) openings: Openings,
+    pub(crate) jobs: Jobs,
+    pub(crate) result_memory: ResultMemory,
     workers: Shares,
     scouts: Shares,
     pub(crate) n_resting_scouts: u32,
@@ -51,13 +54,19 @@ pub(crate) struct State {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claimed {
     pub(crate) seat: SeatId,
-    charge: Charge,
+    /// `None` of what another session was charged for.
+    charge: Option<Charge>,
 }
 
 impl Claimed {
+    /// A row whose result somebody else was to make.
+    pub(crate) fn of_orphan(seat: SeatId) -> Self {
+        Self { seat, charge: None }
+    }
+
     fn of(next: Next) -> Result<Self, Rest> {
         match next {
-            Next::Serve(seat, charge) => Ok(Self { seat, charge }),
+            Next::Serve(seat, charge) => Ok(Self { seat, charge: Some(charge) }),
             Next::Hold(ns) => Err(Rest::For(Duration::from_nanos(ns))),
             Next::Nothing => Err(Rest::UntilNews),
         }
@@ -98,6 +107,8 @@ pub(crate) struct Seat {
     pub(crate) n_slots: u32,
     /// What its slots take.
     pub(crate) held_bytes: u64,
+    /// The job that its session is of, if that has a name.
+    pub(crate) job: Option<JobNumber>,
     pub(crate) line: Line,
     pub(crate) finished: Vec<Held>,
     pub(crate) stats: DeviceStats,
@@ -126,6 +137,8 @@ impl State {
             seats: BTreeMap::new(),
             n_seats_ever: 0,
             openings: Openings::of(n_workers),
+            jobs: Jobs::default(),
+            result_memory: ResultMemory::Off,
             workers: Shares::of(n_workers as usize),
             scouts: Shares::of(n_scouts as usize),
             n_resting_scouts: 0,
@@ -182,7 +195,10 @@ impl State {
         learns: Learns,
     ) -> Result<(Claimed, Claim), Rest> {
         let seats = &mut self.seats;
-        let wants = |id| seats.get(&id).is_some_and(|seat| seat.line.has_claim(learns));
+        let wants = |id| {
+            let line = &seats.get(&id)?.line;
+            line.has_claim(learns).then(|| line.want()).flatten()
+        };
         let claimed = Claimed::of(self.workers.next(now_ns, wants))?;
         let seat = seats.get_mut(&claimed.seat);
         let claim = seat.and_then(|seat| seat.line.claim(now_ns, learns));
@@ -194,7 +210,68 @@ impl State {
         let Claimed { seat, charge } = claimed;
         self.worked_ns = self.worked_ns.saturating_add(spent.took_ns);
         self.n_refused += u64::from(spent.refused_ns > 0);
-        self.workers.done(seat, charge, spent, now_ns);
+        if let Some(charge) = charge {
+            self.workers.done(seat, charge, spent, now_ns);
+        }
+        let job = self.seats.get(&seat).and_then(|seat| seat.job);
+        self.jobs.worked(job, spent.took_ns);
+    }
+
+    /// A session of this job, with this weight, has begun at a seat.
+    pub(crate) fn begin(
+        &mut self,
+        seat: SeatId,
+        (job, weight): (Option<JobNumber>, u64),
+    ) {
+        self.workers.weigh(seat, job, weight);
+        self.scouts.weigh(seat, job, weight);
+        if let Some(seat) = self.seats.get_mut(&seat) {
+            seat.job = job;
+        }
+        self.count_equals();
+    }
+
+    /// The session at a seat has ended; what nobody else can have results of any more.
+    pub(crate) fn end(&mut self, seat: SeatId) -> Option<Work> {
+        let seat = self.seats.get_mut(&seat)?;
+        let job = seat.job.take();
+        let agreed = seat.agreed.take();
+        // What workers are still at for it is kept for nobody.
+        agreed.iter().for_each(|agreed| agreed.equals.are(0));
+        let work = agreed.and_then(|agreed| agreed.work());
+        self.jobs.leave(job);
+        self.count_equals();
+        let is_other =
+            |seat: &Seat| seat.agreed.as_ref().is_some_and(|it| it.work() == work);
+        work.filter(|_| !self.seats.values().any(is_other))
+    }
+
+    /// The rows that others would have made next and that are this sample.
+    pub(crate) fn claim_equals(
+        &mut self,
+        key: RowKey,
+        now_ns: u64,
+        learns: Learns,
+    ) -> Vec<Waiting> {
+        let seats = self.seats.iter_mut();
+        let rows = seats.filter_map(|(id, seat)| {
+            let turn = seat.line.claim_equal(key, now_ns, learns)?;
+            Some((*id, turn))
+        });
+        rows.collect()
+    }
+
+    /// Tells sessions how many are equal to them.
+    fn count_equals(&self) {
+        let open = || self.seats.values().filter_map(|seat| seat.agreed.as_deref());
+        let mut n_open: HashMap<Work, u32> = HashMap::new();
+        for work in open().filter_map(Agreed::work) {
+            *n_open.entry(work).or_default() += 1;
+        }
+        for agreed in open() {
+            let n = agreed.work().and_then(|work| n_open.get(&work));
+            agreed.equals.are(n.copied().unwrap_or(1));
+        }
     }
 
     /// The record that the next scout prefetches.
@@ -203,7 +280,10 @@ impl State {
     /// As [`Self::claim`].
     pub(crate) fn scout(&mut self, now_ns: u64) -> Result<(Claimed, Upcoming), Rest> {
         let seats = &mut self.seats;
-        let wants = |id| seats.get(&id).is_some_and(|seat| seat.line.has_scout());
+        let wants = |id| {
+            let line = &seats.get(&id)?.line;
+            line.has_scout().then(|| line.want()).flatten()
+        };
         let claimed = Claimed::of(self.scouts.next(now_ns, wants))?;
         let record = seats.get_mut(&claimed.seat).and_then(|seat| seat.line.scout());
         record.map(|record| (claimed, record)).ok_or(Rest::UntilNews)
@@ -212,7 +292,9 @@ impl State {
     /// A scout has prefetched what it claimed.
     pub(crate) fn scouted(&mut self, claimed: Claimed, took_ns: u64, now_ns: u64) {
         let Claimed { seat, charge } = claimed;
-        self.scouts.done(seat, charge, Spent { took_ns, refused_ns: 0 }, now_ns);
+        if let Some(charge) = charge {
+            self.scouts.done(seat, charge, Spent { took_ns, refused_ns: 0 }, now_ns);
+        }
     }
 
     /// Whether resting scouts should resume.
@@ -248,6 +330,8 @@ impl State {
             stats,
             worker_seconds: Duration::from_nanos(self.worked_ns).as_secs_f64(),
             refused_samples: self.n_refused,
+            jobs: self.jobs.counts(),
+            results: Kept::default(),
         }
     }
 }
@@ -257,6 +341,7 @@ fn sum(a: &DeviceStats, b: &DeviceStats) -> DeviceStats {
     DeviceStats {
         jobs: a.jobs + b.jobs,
         samples: a.samples + b.samples,
+        shared_samples: a.shared_samples + b.shared_samples,
         media_read_bytes: a.media_read_bytes + b.media_read_bytes,
         busy_seconds: a.busy_seconds + b.busy_seconds,
         late_completions: a.late_completions + b.late_completions,

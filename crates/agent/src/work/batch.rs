@@ -12,7 +12,7 @@ use bothends_csd::{Job, JobId, Product};
 use bothends_slots::{HostSlot, Joiner, Part};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Attempt, Fault};
+use super::{Attempt, Fault, Origin};
 use crate::costs::SampleWork;
 
 /// A job whose rows are being made.
@@ -40,6 +40,8 @@ pub(crate) struct Outcome {
     pub(crate) result: Result<Product, String>,
     /// In the order of their rows; none where nothing was made.
     pub(crate) samples: Vec<SampleWork>,
+    /// How many of them are copies of what was made for others.
+    pub(crate) n_shared: u64,
 }
 
 #[derive(Debug)]
@@ -138,7 +140,9 @@ impl Batch {
         });
         let works = attempts.iter().map(|attempt| attempt.work);
         let samples = if result.is_ok() { works.collect() } else { Vec::new() };
-        Some(Outcome { slot, result, samples })
+        let n_shared =
+            attempts.iter().filter(|it| it.origin == Origin::Shared).count() as u64;
+        Some(Outcome { slot, result, samples, n_shared })
     }
 
     /// The slot of a job of which no row was begun; the rows must have been dropped before.

@@ -15,13 +15,17 @@ use bothends_csd::{Job, JobId};
 use bothends_slots::HostSlot;
 
 use super::batch::{Batch, Outcome, Row};
-use crate::session::Agreed;
+use super::shares::{SeatId, Want};
+use crate::session::{Agreed, RowKey};
 
 /// Most rows that scouts are ahead of the workers.
 const MOST_AHEAD: usize = 64;
 
 /// Scouts that caught up rest until their lead has shrunk to this: one wake-up prefetches many.
 const TOO_NEAR: usize = MOST_AHEAD / 2;
+
+/// Nobody can do without a batch for longer: a host that says so is served after a minute at the latest.
+const MOST_NEED_NS: u64 = 60_000_000_000;
 
 /// Jobs that were accepted and have not retired.
 #[derive(Debug, Default)]
@@ -44,6 +48,8 @@ struct InLine {
     /// Rows whose records scouts have prefetched.
     n_scouted: usize,
     arrival_ns: u64,
+    /// When its host needs it.
+    due_ns: u64,
     begun_ns: Option<u64>,
     done: Option<(u64, Outcome)>,
 }
@@ -68,6 +74,9 @@ pub(crate) struct Turn {
     pub(crate) row: Row,
 }
 
+/// A row of a session that waits for a sample that somebody else makes.
+pub(crate) type Waiting = (SeatId, Turn);
+
 /// A job that has retired: done, or refused. Times are nanoseconds since the server started.
 #[derive(Debug)]
 pub(crate) struct Retired {
@@ -91,6 +100,7 @@ impl Line {
         now_ns: u64,
     ) {
         let refused = why_not(agreed, &job, &slot);
+        let due_ns = now_ns.saturating_add(job.need_ns.min(MOST_NEED_NS));
         let agreed = Arc::clone(agreed);
         let (batch, rows, done) = match refused {
             Some(reason) => {
@@ -112,6 +122,7 @@ impl Line {
             n_scouted: 0,
             rows: rows.into_iter(),
             arrival_ns: now_ns,
+            due_ns,
             begun_ns: None,
             done: done.map(|outcome| (now_ns, outcome)),
         });
@@ -121,6 +132,16 @@ impl Line {
     pub(crate) fn has_claim(&self, learns: Learns) -> bool {
         let Some(idx) = self.waiting() else { return false };
         !self.begins_epoch(idx, learns) || self.may_publish(idx)
+    }
+
+    /// What of it workers are wanted for: the batch that is needed first.
+    pub(crate) fn want(&self) -> Option<Want> {
+        let mut n_samples = 0;
+        let wants = self.jobs.iter().filter(|job| job.rows.len() > 0).map(|job| {
+            n_samples += job.rows.len() as u64;
+            Want { due_ns: job.due_ns, n_samples }
+        });
+        wants.min_by_key(|want| want.due_ns)
     }
 
     /// What a worker does next; `None` where there is nothing to do now. With a side index, new
@@ -138,6 +159,28 @@ impl Line {
         job.begun_ns.get_or_insert(now_ns);
         let (batch, agreed) = (Arc::clone(&job.batch), Arc::clone(&job.agreed));
         Some(Claim::Row(Turn { batch, agreed, row }))
+    }
+
+    /// The row that a worker would take next, if it is this sample: to be given a copy of one that was made.
+    pub(crate) fn claim_equal(
+        &mut self,
+        key: RowKey,
+        now_ns: u64,
+        learns: Learns,
+    ) -> Option<Turn> {
+        let job = &self.jobs[self.waiting()?];
+        let row = job.rows.as_slice().first()?;
+        if job.agreed.row_key(job.batch.epoch, row.sample) != Some(key) {
+            return None;
+        }
+        match self.claim(now_ns, learns)? {
+            Claim::Row(turn) => Some(turn),
+            // Whoever comes next publishes.
+            Claim::Publish(_) => {
+                self.is_publishing = false;
+                None
+            }
+        }
     }
 
     /// The oldest job with rows that nobody has taken.

@@ -1,9 +1,17 @@
-//! Who is served next when several sessions want the same workers: start-time fair queueing.
+//! Who is served next when several sessions want the same workers: start-time fair queueing, by need.
 //!
-//! A session has a clock, which runs on by the time that workers spend on it. The session whose clock is
-//! furthest behind is served next, so over time all that want workers have them for equally long,
-//! whatever their samples cost. How long a sample will take is not known when it is begun: the clock runs
-//! on by what samples of this session took lately, and is corrected when it is done.
+//! A session has a clock, which runs on by the time that workers spend on it, divided by the weight of its
+//! job. The session whose clock is furthest behind is served next, so over time jobs that want workers have
+//! them in proportion to their weights, whatever their samples cost and however many sessions they have.
+//! Of sessions whose clocks are about equal the one whose batch is needed first is served
+//! ([`TOLERANCE_SAMPLES`]). A session without a job's name is a job of its own.
+//!
+//! A session is *fed* while its host does not need the batch for longer than it takes to make it
+//! ([`Want::is_fed`]). While another one is not, a fed session is served as if it wanted nothing. Its need
+//! comes nearer as time passes, so it is served in time, and nobody waits forever.
+//!
+//! How long a sample will take is not known when it is begun: the clock runs on by what samples of this
+//! session took lately, and is corrected when it is done.
 //!
 //! A session that wanted nothing for a while resumes at the time of those that are being served. It
 //! neither catches up nor is punished. While others wait, a session has no more workers at once
@@ -47,27 +55,74 @@ const GRACE_NS: u64 = 10_000_000;
 /// A long sample is held back for one part in so many of what it takes, at most.
 const GRACE_PARTS: u64 = 4;
 
+/// A session is fed only if its batch is needed this much later than it can be made at the earliest.
+const FED_NS: u64 = 50_000_000;
+
+/// Clocks that differ by less than so many samples count as equal: need decides between them. A small part
+/// of a batch, so that jobs have their shares in any few batches.
+const TOLERANCE_SAMPLES: u64 = 4;
+
+/// The same in time, for sessions of long samples.
+const MOST_TOLERANCE_NS: u64 = 8_000_000;
+
+/// The weight of a job with the share 1 and the priority 0.
+pub(crate) const WEIGHT_ONE: u64 = 16;
+
+/// Parts of the workers are counted in so small ones that many sessions of a job have some.
+const PART_ONE: u64 = 1 << 12;
+
+/// A job as its sessions' neighbours see it.
+pub(crate) type JobNumber = u64;
+
+/// What a session wants at a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Want {
+    /// When its host needs the first batch of which a sample waits.
+    pub(crate) due_ns: u64,
+    /// How many samples wait up to the end of that batch.
+    pub(crate) n_samples: u64,
+}
+
+impl Want {
+    /// Whether the batch is needed later than it can be made by a single worker, with twice the time to
+    /// spare, if a sample takes so long.
+    fn is_fed(self, now_ns: u64, sample_ns: u64) -> bool {
+        let work_ns = self.n_samples.saturating_mul(sample_ns);
+        let least_ns = work_ns.saturating_mul(2).max(FED_NS);
+        self.due_ns.saturating_sub(now_ns) > least_ns
+    }
+}
+
 /// The clocks of all sessions that share some workers.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Shares {
     n_workers: usize,
     /// The clock of the session that was served last, when it was.
     served_ns: u64,
     seats: BTreeMap<SeatId, Share>,
+    /// How many sessions of each job want workers, or have some.
+    jobs: BTreeMap<JobNumber, u64>,
     /// Workers at samples of sessions that have left.
     n_left: usize,
     /// The session that the only worker holds back, and since when.
     held: Option<(SeatId, u64)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone)]
 struct Share {
+    /// Worker time, divided by the weight.
     clock_ns: u64,
     guess_ns: u64,
+    weight: u64,
+    job: Option<JobNumber>,
+    /// Sessions of its job, this one among them, that want workers, or have some.
+    n_alike: u64,
+    /// What it wanted at the last choice.
+    want: Option<Want>,
     lengths: Lengths,
     /// Workers that are at its samples.
     n_at_work: usize,
-    /// Whether it wanted a worker at the last choice.
+    /// Whether it wanted a worker at the last choice, and was not fed while another one was not.
     waits: bool,
     /// When its last sample was done.
     last_ns: Option<u64>,
@@ -77,7 +132,7 @@ struct Share {
 
 /// How long the samples of a session take that workers are found at: each counts by the time it
 /// takes. A session with one long sample among a hundred short ones is one of long samples.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Lengths {
     sum_ns: u128,
     sum_of_squares: u128,
@@ -110,13 +165,19 @@ pub(crate) enum Next {
 
 impl Shares {
     pub(crate) fn of(n_workers: usize) -> Self {
-        let (seats, held) = (BTreeMap::new(), None);
-        Self { n_workers, served_ns: 0, seats, n_left: 0, held }
+        let (seats, jobs) = (BTreeMap::new(), BTreeMap::new());
+        Self { n_workers, served_ns: 0, seats, jobs, n_left: 0, held: None }
     }
 
     pub(crate) fn enter(&mut self, seat: SeatId) {
-        let (clock_ns, guess_ns) = (self.served_ns, FIRST_GUESS_NS);
-        self.seats.insert(seat, Share { clock_ns, guess_ns, ..Share::default() });
+        self.seats.insert(seat, Share::new(self.served_ns));
+    }
+
+    /// From now on the session is of this job, or of one of its own, with this weight.
+    pub(crate) fn weigh(&mut self, seat: SeatId, job: Option<JobNumber>, weight: u64) {
+        if let Some(share) = self.seats.get_mut(&seat) {
+            (share.job, share.weight) = (job, weight.max(1));
+        }
     }
 
     pub(crate) fn leave(&mut self, seat: SeatId) {
@@ -125,24 +186,28 @@ impl Shares {
     }
 
     /// The session that is served next, at `now_ns`, of those that want it.
-    pub(crate) fn next(&mut self, now_ns: u64, wants: impl Fn(SeatId) -> bool) -> Next {
+    pub(crate) fn next(
+        &mut self,
+        now_ns: u64,
+        wants: impl Fn(SeatId) -> Option<Want>,
+    ) -> Next {
         self.book_hold(now_ns);
-        for (seat, share) in &mut self.seats {
-            let waits = wants(*seat);
-            if waits && !share.waits {
-                share.clock_ns = share.clock_ns.max(self.served_ns);
-            }
-            share.waits = waits;
-        }
+        self.book_wants(now_ns, wants);
         let blocked_ns = self.blocked_ns(now_ns);
         let shortest_ns = self.shortest_ns(now_ns);
         let may = |share: &Share| blocked_ns.is_none() || !share.is_long(shortest_ns);
         let waiting = || self.seats.iter().filter(|(_, share)| share.waits);
         let allowed = || waiting().filter(|(_, share)| may(share));
         // The workers of those that wait are fewer than all, so one of them has less than its part.
-        let part = self.n_workers.div_ceil(allowed().count().max(1));
-        let within = allowed().filter(|(_, share)| share.n_at_work < part);
-        let first = within.min_by_key(|(seat, share)| (share.clock_ns, **seat));
+        let all: u64 = allowed().map(|(_, share)| share.part()).sum();
+        let n_workers = self.n_workers as u64;
+        let most = |share: &Share| (n_workers * share.part()).div_ceil(all.max(1));
+        let within =
+            || allowed().filter(|(_, share)| (share.n_at_work as u64) < most(share));
+        let last_ns = within().map(|(_, share)| share.equal_ns()).min();
+        let equal =
+            within().filter(|(_, it)| last_ns.is_some_and(|last| it.clock_ns <= last));
+        let first = equal.min_by_key(|(seat, it)| (it.due_ns(), it.clock_ns, **seat));
         let Some(seat) = first.map(|(seat, _)| *seat) else {
             return match blocked_ns {
                 Some(ns) if waiting().next().is_some() => Next::Hold(ns),
@@ -161,7 +226,7 @@ impl Shares {
         self.served_ns = self.served_ns.max(share.clock_ns);
         share.n_at_work += 1;
         share.held_ns = 0;
-        let charge = Charge(share.guess_ns);
+        let charge = Charge(share.scaled(share.guess_ns));
         share.clock_ns = share.clock_ns.saturating_add(charge.0);
         Next::Serve(seat, charge)
     }
@@ -181,7 +246,8 @@ impl Shares {
         let Spent { took_ns, refused_ns } = spent;
         share.n_at_work = share.n_at_work.saturating_sub(1);
         let clock_ns = share.clock_ns.saturating_sub(charge.0);
-        share.clock_ns = clock_ns.saturating_add(took_ns).saturating_add(refused_ns);
+        let spent_ns = share.scaled(took_ns.saturating_add(refused_ns));
+        share.clock_ns = clock_ns.saturating_add(spent_ns);
         let older = share.guess_ns - share.guess_ns / GUESS_PARTS;
         share.guess_ns = older.saturating_add(took_ns / GUESS_PARTS);
         share.lengths.add(took_ns);
@@ -228,6 +294,33 @@ impl Shares {
         (wait_ns > 0).then_some(wait_ns)
     }
 
+    /// Notes who wants a worker now, and is not fed while others are not.
+    fn book_wants(&mut self, now_ns: u64, wants: impl Fn(SeatId) -> Option<Want>) {
+        let mut is_anybody_in_need = false;
+        self.jobs.clear();
+        for (seat, share) in &mut self.seats {
+            share.want = wants(*seat);
+            is_anybody_in_need |= share.want.is_some() && !share.is_fed(now_ns);
+        }
+        for share in self.seats.values_mut() {
+            let is_put_off = is_anybody_in_need && share.is_fed(now_ns);
+            let waits = share.want.is_some() && !is_put_off;
+            if waits && !share.waits {
+                share.clock_ns = share.clock_ns.max(self.served_ns);
+            }
+            share.waits = waits;
+            if let Some(job) = share.job
+                && (waits || share.n_at_work > 0)
+            {
+                *self.jobs.entry(job).or_default() += 1;
+            }
+        }
+        for share in self.seats.values_mut() {
+            let n_alike = share.job.and_then(|job| self.jobs.get(&job));
+            share.n_alike = n_alike.copied().unwrap_or(1);
+        }
+    }
+
     /// Notes for how long a session was held back until now.
     fn book_hold(&mut self, now_ns: u64) {
         let Some((seat, since_ns)) = self.held.take() else { return };
@@ -239,6 +332,51 @@ impl Shares {
 }
 
 impl Share {
+    fn new(clock_ns: u64) -> Self {
+        Self {
+            clock_ns,
+            guess_ns: FIRST_GUESS_NS,
+            weight: WEIGHT_ONE,
+            job: None,
+            n_alike: 1,
+            want: None,
+            lengths: Lengths::default(),
+            n_at_work: 0,
+            waits: false,
+            last_ns: None,
+            held_ns: 0,
+        }
+    }
+
+    /// What a worker's time counts on its clock.
+    fn scaled(&self, ns: u64) -> u64 {
+        if (self.weight, self.n_alike) == (WEIGHT_ONE, 1) {
+            return ns;
+        }
+        let parts = u128::from(ns) * u128::from(WEIGHT_ONE) * u128::from(self.n_alike);
+        u64::try_from(parts / u128::from(self.weight)).unwrap_or(u64::MAX)
+    }
+
+    /// Its part of the workers, next to those of other sessions.
+    fn part(&self) -> u64 {
+        (self.weight * PART_ONE / self.n_alike).max(1)
+    }
+
+    /// Clocks up to this count as equal to its own.
+    fn equal_ns(&self) -> u64 {
+        let few_ns = self.guess_ns.saturating_mul(TOLERANCE_SAMPLES);
+        self.clock_ns.saturating_add(self.scaled(few_ns.min(MOST_TOLERANCE_NS)))
+    }
+
+    /// Whether its host can wait for what it wants.
+    fn is_fed(&self, now_ns: u64) -> bool {
+        self.want.is_some_and(|want| want.is_fed(now_ns, self.guess_ns))
+    }
+
+    fn due_ns(&self) -> u64 {
+        self.want.map_or(0, |want| want.due_ns)
+    }
+
     fn is_present(&self, now_ns: u64) -> bool {
         let is_recent = |last_ns| now_ns.saturating_sub(last_ns) < PRESENT_NS;
         self.waits || self.n_at_work > 0 || self.last_ns.is_some_and(is_recent)
@@ -279,6 +417,9 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    /// A batch that is needed at once.
+    const NOW: Want = Want { due_ns: 0, n_samples: 1 };
+
     /// Workers on a clock that runs from event to event.
     struct World {
         shares: Shares,
@@ -287,6 +428,8 @@ mod tests {
         busy: Vec<(u64, u64, SeatId, Charge)>,
         used_ns: BTreeMap<SeatId, u64>,
         n_done: BTreeMap<SeatId, u64>,
+        /// Whose samples were made, and how long they took, in this order.
+        made: Vec<(SeatId, u64)>,
         /// For how long workers were idle while somebody wanted them, all together.
         held_ns: u64,
     }
@@ -305,7 +448,8 @@ mod tests {
             let mut shares = Shares::of(n_workers);
             (0..n_seats).for_each(|seat| shares.enter(seat));
             let (used_ns, n_done) = (BTreeMap::new(), BTreeMap::new());
-            Self { shares, now_ns: 0, busy: Vec::new(), used_ns, n_done, held_ns: 0 }
+            let (busy, made) = (Vec::new(), Vec::new());
+            Self { shares, now_ns: 0, busy, used_ns, n_done, made, held_ns: 0 }
         }
 
         /// Goes on until `until_ns`, with sessions that want as said and samples that take as said.
@@ -348,6 +492,7 @@ mod tests {
                         Asks::Never => false,
                         Asks::InTurn(..) => left.get(&seat).is_some_and(|n| *n > 0),
                     };
+                    let wants = |seat| wants(seat).then_some(NOW);
                     let (seat, charge) = match self.shares.next(self.now_ns, wants) {
                         Next::Serve(seat, charge) => (seat, charge),
                         Next::Hold(ns) => {
@@ -379,6 +524,7 @@ mod tests {
                     let spent = Spent { took_ns: ends_ns - began_ns, refused_ns: 0 };
                     self.shares.done(seat, charge, spent, next_ns);
                     *self.used_ns.entry(seat).or_default() += ends_ns - began_ns;
+                    self.made.push((seat, ends_ns - began_ns));
                     if let Asks::InTurn(_, pause_ns) = asks(seat)
                         && left.get(&seat) == Some(&0)
                         && self.shares.seats[&seat].n_at_work == 0
@@ -421,6 +567,145 @@ mod tests {
         }
     }
 
+    /// The largest difference, in any window of so many samples, between the part of the workers' time that
+    /// a job had and its part of the weights.
+    fn worst_window(world: &World, jobs: &[(Vec<SeatId>, u64)], n_samples: usize) -> f64 {
+        let all: u64 = jobs.iter().map(|(_, weight)| weight).sum();
+        let apart = |window: &[(SeatId, u64)], (seats, weight): &(Vec<SeatId>, u64)| {
+            let took = |is_own: &dyn Fn(SeatId) -> bool| {
+                let own = window.iter().filter(|(seat, _)| is_own(*seat));
+                own.map(|(_, took_ns)| *took_ns).sum::<u64>() as f64
+            };
+            let had = took(&|seat| seats.contains(&seat)) / took(&|_| true);
+            (had - *weight as f64 / all as f64).abs()
+        };
+        // What was begun before anything was known of the samples is left out.
+        let windows = world.made.windows(n_samples).skip(64).step_by(61);
+        windows
+            .flat_map(|window| jobs.iter().map(move |job| apart(window, job)))
+            .fold(0.0, f64::max)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Batches of 16 samples; jobs of one to three sessions.
+        #[test]
+        fn jobs_have_their_shares_in_any_thirty_two_batches(
+            n_workers in 1_usize..=4,
+            jobs in prop::collection::vec((1_u64..=3, 4_u64..=64), 2..=4),
+            costs in prop::collection::vec(4_u64..=16, 12),
+            wobble in prop::collection::vec(4_u64..=12, 7),
+        ) {
+            let n_seats: u64 = jobs.iter().map(|(n_seats, _)| n_seats).sum();
+            let mut world = World::new(n_workers, n_seats);
+            let mut of = Vec::new();
+            let mut first = 0;
+            for (number, (n_seats, weight)) in (0..).zip(&jobs) {
+                let seats: Vec<SeatId> = (first..first + n_seats).collect();
+                first += n_seats;
+                seats.iter().for_each(|seat| world.shares.weigh(*seat, Some(number), *weight));
+                of.push((seats, *weight));
+            }
+            let nth = |n: u64| usize::try_from(n).unwrap();
+            let cost = |seat: SeatId, n: u64| costs[nth(seat)] * wobble[nth(n % 7)] * (MS / 64);
+            world.run(3_000 * MS, |_| true, cost);
+            let worst = worst_window(&world, &of, 32 * 16);
+            prop_assert!(worst <= 0.05, "{worst}: {of:?} {:?}", world.used_ns);
+        }
+    }
+
+    /// A consumer that takes a batch each second, and asks for the next one as soon as one is made, next to
+    /// one that wants all it can have.
+    #[test]
+    fn who_is_fed_takes_nothing_from_who_is_not_and_is_served_in_time() {
+        for n_workers in [1, 2, 4] {
+            let (mut shares, mut now_ns, mut used_ns) =
+                (Shares::of(n_workers), 0, [0, 0]);
+            (0..2).for_each(|seat| shares.enter(seat));
+            let (mut n_left, mut due_ns) = (16_u64, 1_000 * MS);
+            let mut busy: Vec<(u64, SeatId, Charge)> = Vec::new();
+            while now_ns < 20_000 * MS {
+                while busy.len() < n_workers {
+                    let fed = Want { due_ns, n_samples: n_left };
+                    let wants = |seat| Some(if seat == 0 { NOW } else { fed });
+                    let Next::Serve(seat, charge) = shares.next(now_ns, wants) else {
+                        panic!("both want it")
+                    };
+                    if seat == 1 {
+                        n_left -= 1;
+                    }
+                    if n_left == 0 {
+                        assert!(
+                            now_ns < due_ns,
+                            "the batch for {due_ns} comes at {now_ns}"
+                        );
+                        (n_left, due_ns) = (16, due_ns + 1_000 * MS);
+                    }
+                    busy.push((now_ns + MS, seat, charge));
+                }
+                now_ns = busy.iter().map(|it| it.0).min().unwrap();
+                for (_, seat, charge) in busy.extract_if(.., |it| it.0 <= now_ns) {
+                    let spent = Spent { took_ns: MS, refused_ns: 0 };
+                    shares.done(seat, charge, spent, now_ns);
+                    used_ns[usize::try_from(seat).unwrap()] += MS;
+                }
+            }
+            let part = used_ns[0] as f64 / used_ns.iter().sum::<u64>() as f64;
+            assert!(part >= 0.95, "{part} of {n_workers}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        #[test]
+        fn who_needs_it_earlier_is_served_no_later(
+            n_workers in 1_usize..=4,
+            history in prop::collection::vec((0_u64..5, 1_u64..20), 0..60),
+            dues in prop::collection::vec(0_u64..400, 5),
+            weights in prop::collection::vec(1_u64..=64, 5),
+            by in 1_u64..400,
+        ) {
+            let mut shares = Shares::of(n_workers);
+            for (seat, weight) in (0..).zip(weights) {
+                shares.enter(seat);
+                shares.weigh(seat, None, weight);
+            }
+            let mut now_ns = 0;
+            for (seat, took_ms) in history {
+                let one = |it| (it == seat).then_some(NOW);
+                let Next::Serve(seat, charge) = shares.next(now_ns, one) else { continue };
+                now_ns += took_ms * MS;
+                let spent = Spent { took_ns: took_ms * MS, refused_ns: 0 };
+                shares.done(seat, charge, spent, now_ns);
+            }
+            let due = |seat: SeatId| now_ns + dues[usize::try_from(seat).unwrap()] * MS;
+            let want = |due_ns| Some(Want { due_ns, n_samples: 4 });
+            let served = shares.clone().next(now_ns, |seat| want(due(seat)));
+            let Next::Serve(first, _) = served else { panic!("all want it") };
+            let earlier = |seat| {
+                let by_ns = if seat == first { by * MS } else { 0 };
+                want(due(seat).saturating_sub(by_ns))
+            };
+            let served = shares.next(now_ns, earlier);
+            prop_assert!(matches!(served, Next::Serve(seat, _) if seat == first), "{served:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_has_no_more_for_having_more_sessions() {
+        let mut world = World::new(3, 6);
+        // Five ranks of one job, and one of another with twice the weight.
+        (0..5).for_each(|seat| world.shares.weigh(seat, Some(7), WEIGHT_ONE));
+        world.shares.weigh(5, Some(8), 2 * WEIGHT_ONE);
+        world.run(3_000 * MS, |_| true, |_, _| MS);
+        let ranks: u64 = (0..5).map(|seat| world.used_ns[&seat]).sum();
+        let other = world.used_ns[&5] as f64 / ranks as f64;
+        assert!((1.9..=2.1).contains(&other), "{other}: {:?}", world.used_ns);
+        assert!(world.unfairness(0..5) <= 1.1, "{:?}", world.used_ns);
+    }
+
     #[test]
     fn sixteen_sessions_of_equal_samples_take_turns() {
         let mut world = World::new(3, 16);
@@ -458,13 +743,13 @@ mod tests {
         let mut shares = Shares::of(1);
         shares.enter(1);
         shares.enter(2);
-        let Next::Serve(seat, charge) = shares.next(0, |_| true) else { panic!() };
+        let Next::Serve(seat, charge) = shares.next(0, |_| Some(NOW)) else { panic!() };
         shares.leave(seat);
         assert_eq!(shares.n_left, 1);
         shares.done(seat, charge, Spent { took_ns: MS, refused_ns: 0 }, MS);
         assert_eq!(shares.n_left, 0);
-        assert!(matches!(shares.next(MS, |_| true), Next::Serve(2, _)));
-        assert_eq!(shares.next(MS, |_| false), Next::Nothing);
+        assert!(matches!(shares.next(MS, |_| Some(NOW)), Next::Serve(2, _)));
+        assert_eq!(shares.next(MS, |_| None), Next::Nothing);
     }
 
     /// A host of 1-ms samples got 2 % of its rate next to two whose samples took 0.7 s: whenever it
@@ -560,7 +845,7 @@ mod tests {
         let mut n_served = [0; 2];
         for n in 0..1000 {
             let now_ns = n * MS;
-            let Next::Serve(seat, charge) = shares.next(now_ns, |_| true) else {
+            let Next::Serve(seat, charge) = shares.next(now_ns, |_| Some(NOW)) else {
                 panic!("both want it")
             };
             let refused_ns = if seat == 1 { 700 * MS } else { 0 };

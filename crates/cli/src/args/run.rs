@@ -221,6 +221,24 @@ pub(crate) struct DeviceArgs {
     /// batches have been delivered by then, the run ends.
     #[arg(long, value_name = "P%", default_value = "1%", hide_short_help = true)]
     pub(crate) audit: String,
+    /// Name of the training job, for agents that several jobs share: its ranks give the same one
+    ///
+    /// Jobs that need batches at the same time have an agent's workers in proportion to
+    /// --share and --priority. A job without a name is one for itself.
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    pub(crate) job: Option<String>,
+    /// Priority of the job, -4 to 4: each step doubles its part of an agent [default: 0]
+    #[arg(
+        long,
+        value_name = "N",
+        hide_short_help = true,
+        requires = "job",
+        allow_negative_numbers = true
+    )]
+    pub(crate) priority: Option<i64>,
+    /// Part of the job, 1 to 100, relative to the shares of other jobs [default: 1]
+    #[arg(long, value_name = "W", hide_short_help = true, requires = "job")]
+    pub(crate) share: Option<u64>,
     /// Measure each prong alone for so many seconds first; gives `efficiency`
     #[arg(long, value_name = "SECONDS", hide_short_help = true)]
     pub(crate) measure_alone: Option<f64>,

@@ -6,9 +6,9 @@ use std::path::Path;
 use bothends_core::tensor::Output;
 use bothends_report::{Header, ReportInput};
 use bothends_runtime::{
-    Damaged, DriveConfig, EpochResult, FetchBounds, Fetches, Loader, MemoryBudget,
-    MixedData, MixedSource, RankConfig, ReadConfig, Replacement, RunConfig, RunResult,
-    Runtime, RuntimeError, SourceSamples, StopRequest, drive, rates_folder,
+    Damaged, DriveConfig, EpochResult, FetchBounds, Fetches, JobTerms, Loader,
+    MemoryBudget, MixedData, MixedSource, RankConfig, ReadConfig, Replacement, RunConfig,
+    RunResult, Runtime, RuntimeError, SourceSamples, StopRequest, drive, rates_folder,
     without_secrets,
 };
 
@@ -254,6 +254,8 @@ fn with_devices(config: RunConfig, device: &DeviceArgs) -> Result<RunConfig, Fai
         devices: devices.collect::<Result<_, _>>()?,
         require_devices: device.require_devices,
         audit_percent: percent(&device.audit)?,
+        job: JobTerms::given(device.job.clone(), device.priority, device.share)
+            .map_err(wrong)?,
         ..device.security.applied(config)
     })
 }

@@ -295,6 +295,16 @@ impl Recipe {
         &self.ops[..self.n_before_cut()]
     }
 
+    /// Whether a sample at the cut is the same in every epoch and with every seed: nothing before it is
+    /// drawn. Says no of ops that may draw.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        self.before_cut().iter().all(|op| {
+            use op::Geometry::{CenterCrop, Pad, Resize};
+            matches!(op, Op::Geometry(Resize(_) | CenterCrop(_) | Pad(_)) | Op::Decode(_))
+        })
+    }
+
     /// The ops after the cut, in order: what the feed does.
     #[must_use]
     pub fn after_cut(&self) -> &[Op] {

@@ -352,6 +352,23 @@ impl EpochState {
         self.allowance.map(|allowance| allowance.begins_at(front.hand.n_held(), each_ns))
     }
 
+    /// For how many nanoseconds the consumer can do without a batch that a device is to make: 0 where it
+    /// would be faster with the device than without. What is not known yet counts as need.
+    ///
+    /// The consumer comes to the batch when it has taken what is delivered before it. Meanwhile the host
+    /// makes those of them that are not ready; what is left of the time is slack.
+    #[must_use]
+    pub fn need_ns(&self, batch: BatchIdx, now: Ns) -> u64 {
+        let view = self.books.view(now);
+        let before = self.strategy.before(&view, batch);
+        let n_ready = view.front.hand.waiting().saturating_add(view.sum.waiting());
+        let n_lacking = u64::from(before.saturating_sub(n_ready)) + 1;
+        let step_ns = view.accelerator_ns.unwrap_or(0);
+        let host_ns = view.front.times.mean_ns().unwrap_or(0);
+        let reached_ns = step_ns.saturating_mul(before.into());
+        reached_ns.saturating_sub(host_ns.saturating_mul(n_lacking))
+    }
+
     /// What has happened so far. Costs O(batches).
     #[must_use]
     pub fn counts(&self) -> Counts {

@@ -115,6 +115,17 @@ pub(crate) fn admit(
     Ok(tls)
 }
 
+impl Tls {
+    /// The other side's own certificate, in DER.
+    pub(crate) fn peer_certificate(&self) -> Option<Vec<u8>> {
+        let certificates = match &self.side {
+            Side::Host(side) => side.peer_certificates(),
+            Side::Device(side) => side.peer_certificates(),
+        };
+        certificates?.first().map(|certificate| certificate.to_vec())
+    }
+}
+
 /// Why a handshake failed.
 enum Shaken {
     Tls(rustls::Error),

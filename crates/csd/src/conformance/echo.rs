@@ -125,6 +125,7 @@ impl Serve for EchoServe {
             ops: Recipe::known_before_cut().into_iter().map(str::to_owned).collect(),
             slots: SLOTS,
             max_batch_bytes: MOST_BYTES,
+            features: Vec::new(),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::channel::security::{Reach, Security};
 use crate::channel::{Channel, noise, tls};
 use crate::host::stream::Inbox;
 use crate::socket::Readiness;
-use crate::words::admission::{ADMISSION_TIMEOUT, MAX_UNADMITTED_BYTES};
+use crate::words::admission::{ADMISSION_TIMEOUT, Credential, MAX_UNADMITTED_BYTES};
 use crate::words::key::{self, Role};
 use crate::words::trust::Protection;
 use crate::words::wire::{HEADER_BYTES, Message};
@@ -36,6 +36,19 @@ pub(crate) fn admit(
         tell(channel, error);
     }
     admitted.map(|()| inbox)
+}
+
+/// What the host at the other end of an admitted connection has proved; `None` where it had to prove
+/// nothing: any process of this machine may be at the other end of plain TCP.
+pub(crate) fn credential(channel: &Channel, security: &Security) -> Option<Credential> {
+    if let Some(certificate) = channel.peer_certificate() {
+        return Some(Credential::of("certificate", &certificate));
+    }
+    if let Some(key) = security.key() {
+        return Some(key.credential());
+    }
+    let uid = channel.socket.peer_uid().ok()??;
+    Some(Credential::of("user", &uid.to_le_bytes()))
 }
 
 /// Tells a host why it is not served, if that is for it to know, and lets it read that.

@@ -20,6 +20,7 @@ use crate::device::serving::{DeviceLink, MAX_UNSENT, Payload, serve_link};
 use crate::host::stream::Inbox;
 use crate::socket::{Readiness, wait};
 use crate::words::address::Address;
+use crate::words::admission::Credential;
 use crate::words::job::Busy;
 use crate::words::wire::Message;
 use crate::{CsdError, Serve};
@@ -211,7 +212,7 @@ pub fn serve_connection(
 }
 
 /// A host that has said who it is and may be served.
-pub struct Admitted(StreamDevice);
+pub struct Admitted(StreamDevice, Option<Credential>);
 
 /// Asks a host who it is. Blocks for as long as that takes, which is bounded.
 ///
@@ -220,10 +221,18 @@ pub struct Admitted(StreamDevice);
 pub fn admit(socket: impl Into<Socket>, terms: Terms<'_>) -> Result<Admitted, CsdError> {
     let mut channel = Channel::from(socket.into());
     let inbox = admit::admit(&mut channel, terms.security)?;
-    Ok(Admitted(StreamDevice { channel, inbox, outbox: Outbox::default() }))
+    let credential = admit::credential(&channel, terms.security);
+    let device = StreamDevice { channel, inbox, outbox: Outbox::default() };
+    Ok(Admitted(device, credential))
 }
 
 impl Admitted {
+    /// What the host has proved; `None` where it had to prove nothing.
+    #[must_use]
+    pub fn credential(&self) -> Option<Credential> {
+        self.1
+    }
+
     /// Serves the host until it is gone or `stop` is set; then `serve.close()` has been called.
     ///
     /// # Errors

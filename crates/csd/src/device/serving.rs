@@ -428,6 +428,7 @@ mod tests {
             epoch: EpochIdx(0),
             batch: BatchIdx(0),
             samples: vec![SampleId(1)],
+            need_ns: 0,
         };
         let jobs = (0..30).map(|id| Message::Job(SessionId(1), job(id)));
         let messages = [Message::Hello, Message::Open(session(300))].into_iter();

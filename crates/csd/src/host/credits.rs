@@ -353,6 +353,7 @@ mod tests {
             epoch: EpochIdx(0),
             batch: BatchIdx(0),
             samples: (0..n_samples).map(SampleId).collect(),
+            need_ns: 0,
         }
     }
 

@@ -206,6 +206,10 @@ impl<L: Link> Remote<L> {
         Ok(unwanted)
     }
 
+    fn shares_jobs(&self) -> bool {
+        self.capabilities.as_ref().is_some_and(Capabilities::shares_jobs)
+    }
+
     fn out_of_turn<T>(&mut self) -> Result<T, CsdError> {
         self.fuse.watch(Err(CsdError::Malformed { what: "a message out of turn" }))
     }
@@ -242,7 +246,10 @@ impl<L: Link> Producer for Remote<L> {
             Ok(deadline) => deadline,
             Err(error) => return Err(refuse(job, slot, error)),
         };
-        let travelling = self.credits.issue(job, slot)?;
+        let mut travelling = self.credits.issue(job, slot)?;
+        if !self.shares_jobs() {
+            travelling.need_ns = 0;
+        }
         let session = self.session.expect("credits are given for an open session alone");
         let sent = self.send(&wire::encode_job(session, &travelling), deadline);
         sent.map_err(|error| self.credits.withdraw(travelling.id, error))
@@ -292,7 +299,13 @@ impl<L: Link> Transport for Remote<L> {
         self.credits.begin(session)?;
         self.early.clear();
         self.session = None;
-        let answer = self.ask(&wire::encode_session(session), "open", deadline)?;
+        // A device that does not know jobs would find the session malformed.
+        let is_told = self.shares_jobs() || session.job.is_none();
+        let question = match is_told {
+            true => wire::encode_session(session),
+            false => wire::encode_session(&Session { job: None, ..session.clone() }),
+        };
+        let answer = self.ask(&question, "open", deadline)?;
         if let Message::Refused { reason } = answer {
             return Err(CsdError::SessionRefused { reason });
         }

@@ -31,6 +31,102 @@ pub struct Capabilities {
     pub slots: u32,
     /// The largest batch that it makes, in bytes; the host offers it no session with a larger one.
     pub max_batch_bytes: u64,
+    /// What else it understands: hosts use only what is named here ([`SHARES_JOBS`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
+}
+
+/// The feature of a device that is told which job a session is of, and when batches are needed.
+pub const SHARES_JOBS: &str = "jobs";
+
+impl Capabilities {
+    /// Whether the device may be told of jobs and of needs.
+    #[must_use]
+    pub fn shares_jobs(&self) -> bool {
+        self.features.iter().any(|feature| feature == SHARES_JOBS)
+    }
+}
+
+/// Which job a session is of, and how much of a device the job gets next to others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobTerms {
+    /// Sessions with the same name, and of the same credential, are one job: its ranks.
+    pub name: String,
+    /// Each step doubles the job's part of the workers: -4 to 4.
+    pub priority: i8,
+    /// Its part of the workers, relative to the shares of other jobs: 1 to 100.
+    pub share: u8,
+}
+
+/// Most bytes of a job's name.
+pub const MAX_JOB_NAME_BYTES: usize = 64;
+
+/// Highest priority; the lowest is the same below zero.
+pub const MAX_PRIORITY: i8 = 4;
+
+/// Largest share.
+pub const MAX_SHARE: u8 = 100;
+
+impl JobTerms {
+    /// A job of this name with the priority 0 and the share 1.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), priority: 0, share: 1 }
+    }
+
+    /// The terms as a user gives them; what is left out is that of [`Self::named`]. `None` where there is
+    /// no name.
+    ///
+    /// # Errors
+    /// One line: which of them cannot be had, and what it may be.
+    pub fn given(
+        name: Option<String>,
+        priority: Option<i64>,
+        share: Option<u64>,
+    ) -> Result<Option<Self>, String> {
+        let Some(name) = name else {
+            return match (priority, share) {
+                (None, None) => Ok(None),
+                _ => {
+                    Err("a share or priority is of a job; give the job a name".to_owned())
+                }
+            };
+        };
+        let (priority, share) = (priority.unwrap_or(0), share.unwrap_or(1));
+        let of = Self {
+            name,
+            // What is beyond these types is out of bounds, too.
+            priority: i8::try_from(priority).unwrap_or(i8::MAX),
+            share: u8::try_from(share).unwrap_or(u8::MAX),
+        };
+        of.checked().map(Some)
+    }
+
+    /// The terms, if they are within their bounds.
+    ///
+    /// # Errors
+    /// One line: which of them is not, and what it may be.
+    pub fn checked(self) -> Result<Self, String> {
+        let Self { name, priority, share } = &self;
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        if !(1..=MAX_JOB_NAME_BYTES).contains(&name.len()) || !name.bytes().all(is_plain)
+        {
+            return Err(format!(
+                "the job's name is {name:?}; give 1 to {MAX_JOB_NAME_BYTES} letters, digits, dots, \
+                 dashes or underscores"
+            ));
+        }
+        if !(-MAX_PRIORITY..=MAX_PRIORITY).contains(priority) {
+            return Err(format!(
+                "the job's priority is {priority}; give -{MAX_PRIORITY} to {MAX_PRIORITY}"
+            ));
+        }
+        if !(1..=MAX_SHARE).contains(share) {
+            return Err(format!("the job's share is {share}; give 1 to {MAX_SHARE}"));
+        }
+        Ok(self)
+    }
 }
 
 /// A session on the wire: drawn by the device at random when it opens one, never 0. What carries
@@ -91,6 +187,9 @@ pub struct Session {
     /// The extent table (`dataset::Table::encode`); paths are relative to the device's
     /// data root.
     pub manifest: Vec<u8>,
+    /// The job that the session is of; `None`: one of its own. Only devices that
+    /// [`Capabilities::shares_jobs`] are told.
+    pub job: Option<JobTerms>,
 }
 
 /// How a job ended.
@@ -149,12 +248,20 @@ pub struct DeviceStats {
     /// Of a GPU: seconds in which kernels ran, by its own clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_seconds: Option<f64>,
+    /// Of the samples those that were taken from the results of another job, or of this one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shared_samples: u64,
     /// Completions after their modelled time, and the largest such delay.
     pub late_completions: u64,
     /// Largest lateness in seconds.
     pub max_lateness_seconds: f64,
     /// Energy by domain in microjoules, with where the figure comes from.
     pub energy: Vec<EnergyReading>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// One energy figure of a device.
@@ -170,3 +277,31 @@ pub struct EnergyReading {
 
 /// How long a transport may wait for an answer on the control plane.
 pub const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_out_of_bounds_are_named_with_their_bounds() {
+        let of = |name: &str, priority, share| {
+            JobTerms { name: name.to_owned(), priority, share }.checked()
+        };
+        assert_eq!(of("resnet-50.v2_a", -4, 100), of("resnet-50.v2_a", -4, 100));
+        of("a", 4, 1).unwrap();
+        for (name, priority, share, part) in [
+            ("", 0, 1, "name is \"\"; give 1 to 64"),
+            ("a b", 0, 1, "name is \"a b\""),
+            ("é", 0, 1, "letters, digits"),
+            ("a", 5, 1, "priority is 5; give -4 to 4"),
+            ("a", -5, 1, "priority is -5"),
+            ("a", 0, 0, "share is 0; give 1 to 100"),
+            ("a", 0, 101, "share is 101"),
+        ] {
+            let said = of(name, priority, share).unwrap_err();
+            assert!(said.contains(part), "{said}");
+        }
+        of(&"a".repeat(64), 0, 1).unwrap();
+        of(&"a".repeat(65), 0, 1).unwrap_err();
+    }
+}

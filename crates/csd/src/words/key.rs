@@ -15,6 +15,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::CsdError;
+use crate::words::admission::Credential;
 
 /// Shortest key that is accepted, in bytes.
 pub const MIN_KEY_BYTES: usize = 16;
@@ -95,6 +96,12 @@ impl Key {
         device: &Nonce,
     ) -> bool {
         self.mac(role, host, device).verify_slice(proof).is_ok()
+    }
+
+    /// What a host that has the key has proved.
+    pub(crate) fn credential(&self) -> Credential {
+        // Not of the key itself: whoever sees this must not be able to try keys with it elsewhere.
+        Credential::of("key", &hmac(b"bothends credential 1", &self.0))
     }
 
     /// The key of the Noise channel: HKDF with SHA-256 (RFC 5869), so that neither use of the key says

@@ -16,7 +16,7 @@
 //! | 40 | 8 | XXH3-64 of the body |
 //! | 48 | 8 | XXH3-64 of the payload (`Done`), seed of the digests (`Attest`), else 0 |
 //! | 56 | 8 | device time in ns (`Done`, `Failed`); epoch and batch, 4 bytes each (`Job`); time to the next attempt in ns (`Busy`); else 0 |
-//! | 64 | 8 | lateness in ns (`Done`, `Failed`), else 0 |
+//! | 64 | 8 | lateness in ns (`Done`, `Failed`); time in ns until the batch is needed (`Job`); else 0 |
 //! | 72 | 4 | number of samples (`Job`), of bad rows (`Done`), else 0 |
 //! | 76 | 4 | low half of the XXH3-64 of bytes 0 to 75 |
 //!
@@ -45,8 +45,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::CsdError;
 use crate::words::job::{
-    Answer, Busy, Capabilities, DeviceStats, Ending, Inquiry, RecordDigest, Session,
-    SessionId,
+    Answer, Busy, Capabilities, DeviceStats, Ending, Inquiry, JobTerms, RecordDigest,
+    Session, SessionId,
 };
 use crate::words::key::{Nonce, Proof};
 use header::{DIGEST_BYTES, Kind, array};
@@ -131,6 +131,8 @@ struct SessionJson {
     seed: u64,
     sample_bytes: u32,
     max_batch: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    job: Option<JobTerms>,
 }
 
 impl Message {
@@ -226,6 +228,7 @@ pub fn encode_session(session: &Session) -> Vec<u8> {
         seed: session.seed,
         sample_bytes: session.sample_bytes,
         max_batch: session.max_batch,
+        job: session.job.clone(),
     });
     let json_bytes = count(json.len()).to_le_bytes();
     plain(Kind::Open, &[&json_bytes, json.as_slice(), &session.manifest].concat())
@@ -250,6 +253,8 @@ fn decode_session(body: &[u8]) -> Result<Session, CsdError> {
     let recipe_hash = is_hash.then(|| u128::from_str_radix(digits, 16).ok()).flatten();
     let recipe_hash =
         recipe_hash.ok_or(CsdError::Malformed { what: "the recipe's hash" })?;
+    let job = json.job.map(JobTerms::checked).transpose();
+    let job = job.map_err(|_| CsdError::Malformed { what: "the terms of a job" })?;
     Ok(Session {
         recipe: json.recipe,
         recipe_hash,
@@ -257,6 +262,7 @@ fn decode_session(body: &[u8]) -> Result<Session, CsdError> {
         sample_bytes: json.sample_bytes,
         max_batch: json.max_batch,
         manifest: manifest.to_vec(),
+        job,
     })
 }
 
@@ -264,6 +270,7 @@ pub(crate) fn encode_job(session: SessionId, job: &Job) -> Vec<u8> {
     let header = Header {
         job: job.id.0,
         time_ns: u64::from(job.batch.0) << 32 | u64::from(job.epoch.0),
+        lateness_ns: job.need_ns,
         n_samples: count(job.samples.len()),
         ..Header::in_session(Kind::Job, session)
     };
@@ -281,6 +288,7 @@ fn decode_job(header: &Header, body: &[u8]) -> Result<Job, CsdError> {
         epoch: EpochIdx(epoch),
         batch: BatchIdx(batch),
         samples,
+        need_ns: header.lateness_ns,
     })
 }
 

@@ -345,6 +345,7 @@ pub fn prong(
                     epoch: EpochIdx(u32::try_from(1 + first / n_samples)?),
                     batch: BatchIdx(0),
                     samples: ids.collect(),
+                    need_ns: 0,
                 };
                 prong.submit(job, slot)?;
                 n_submitted += 1;

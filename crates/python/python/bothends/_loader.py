@@ -165,6 +165,9 @@ class Loader:
             and its private key.
         insecure: True lets `tcp://`, which is not encrypted, leave this machine, with a key, if the
             device allows it too.
+        job: name of the training job, for agents that several jobs share; its ranks give the same one.
+        priority: of the job, -4 to 4: each step doubles its part of an agent.
+        share: of the job, 1 to 100: its part of an agent, relative to the shares of other jobs.
         strategy: "ordered", "relaxed", "mte", "wrr", "cpu" or "csd".
         objective: "throughput", "energy" or "host-cpu-cap=P".
         output: "u8", "f32", "f16" or "bf16".
@@ -227,6 +230,9 @@ class Loader:
         tls_cert: str | os.PathLike[str] | None = None,
         tls_key: str | os.PathLike[str] | None = None,
         insecure: bool = False,
+        job: str | None = None,
+        priority: int | None = None,
+        share: int | None = None,
         strategy: str = "ordered",
         objective: str = "throughput",
         output: str = "f32",
@@ -270,6 +276,9 @@ class Loader:
             "tls_cert": _path(tls_cert),
             "tls_key": _path(tls_key),
             "insecure": insecure,
+            "job": job,
+            "priority": priority,
+            "share": share,
             "strategy": strategy,
             "objective": objective,
             "output": output,

@@ -65,6 +65,9 @@ _NATIVE = (
     "tls_cert",
     "tls_key",
     "insecure",
+    "job",
+    "priority",
+    "share",
     "strategy",
     "objective",
     "output",
@@ -117,9 +120,9 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         device: where batches are delivered, labels included: None or "cpu" for host memory;
             "cuda:N" or N for a GPU; "cuda" for PyTorch's current GPU or this rank's GPU on its
             machine. A transform or `collate_fn` in Python sees host memory, as in PyTorch.
-        csds, require_devices, key_file, tls_ca, tls_cert, tls_key, insecure, strategy, objective,
-            output, layout, on_bad, audit, memory, held_batches, reader, side_index, page_cache,
-            cache_size, fetch_requests, fetch_reorder: as in `bothends.Loader`.
+        csds, require_devices, key_file, tls_ca, tls_cert, tls_key, insecure, job, priority, share,
+            strategy, objective, output, layout, on_bad, audit, memory, held_batches, reader, side_index,
+            page_cache, cache_size, fetch_requests, fetch_reorder: as in `bothends.Loader`.
         others: as in `torch.utils.data.DataLoader`.
 
     Raises:
@@ -160,6 +163,9 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         tls_cert: str | os.PathLike[str] | None = None,
         tls_key: str | os.PathLike[str] | None = None,
         insecure: bool = False,
+        job: str | None = None,
+        priority: int | None = None,
+        share: int | None = None,
         strategy: str = "ordered",
         objective: str = "throughput",
         output: str | None = None,

@@ -180,7 +180,8 @@ impl Underway {
     /// them.
     pub(crate) fn job(&self, id: JobId, batch: BatchIdx) -> Job {
         let samples = self.plan.samples(batch).flatten().collect();
-        Job { id, epoch: self.epoch, batch, samples }
+        let need_ns = self.state.need_ns(batch, self.now());
+        Job { id, epoch: self.epoch, batch, samples, need_ns }
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -18,6 +18,7 @@
 //! | `key_file` | key that devices and this host share, for `tcp+noise://` | none |
 //! | `tls_ca`, `tls_cert`, `tls_key` | PEM files for `tls://`: authorities, this host's certificate, its key | none |
 //! | `insecure` | `true`: `tcp://`, which is not encrypted, may leave this machine, with a key, if the device allows it too | `false` |
+//! | `job`, `priority`, `share` | the training job that this process is of, for agents that several jobs share: its name; -4 to 4, each step doubles its part; 1 to 100, its part next to those of other jobs | a job of its own, 0, 1 |
 //! | `strategy` | `ordered`, `relaxed`, `mte`, `wrr`, `cpu`, `csd` | `ordered` |
 //! | `objective` | `throughput`, `energy`, `host-cpu-cap=P` | `throughput` |
 //! | `device` | where batches end: `"cpu"`, `"cuda:N"`, or `"cuda"`, the GPU of this process among the ranks here | `"cpu"` |
@@ -44,7 +45,7 @@ use bothends_core::one_line;
 use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::Recipe;
 use bothends_core::tensor::{Dtype, Layout, Output};
-use bothends_csd::TlsFiles;
+use bothends_csd::{JobTerms, TlsFiles};
 use bothends_io::ReaderKind;
 use bothends_side_index::user_cache;
 use serde_json::{Map, Value};
@@ -110,6 +111,7 @@ fn parse(json: &str, share: Share) -> Result<RunConfig, String> {
         key_file: keys.text("key_file")?.map(PathBuf::from),
         tls: tls(&mut keys)?,
         insecure: keys.choice("insecure", &YES_NO)?.unwrap_or(false).into(),
+        job: job(&mut keys)?,
         deliver: deliver(&mut keys, share)?,
         output: Output {
             dtype: keys.choice("output", &DTYPES)?.unwrap_or(Dtype::U8),
@@ -156,6 +158,19 @@ fn tls(keys: &mut Keys) -> Result<Option<TlsFiles>, String> {
     let mut path = |key| Ok::<_, String>(keys.text(key)?.map(PathBuf::from));
     let [ca, cert, key] = [path("tls_ca")?, path("tls_cert")?, path("tls_key")?];
     TlsFiles::of(ca, cert, key)
+}
+
+fn job(keys: &mut Keys) -> Result<Option<JobTerms>, String> {
+    let name = keys.text("job")?;
+    let priority = keys.take("priority");
+    let share = keys.whole::<u64>("share", 1)?;
+    let priority = match priority {
+        None => None,
+        Some(value) => Some(value.as_i64().ok_or_else(|| {
+            format!("`priority` is {value}; it must be a whole number from -4 to 4")
+        })?),
+    };
+    JobTerms::given(name, priority, share)
 }
 
 /// Where rates are remembered from run to run for a user with this side index: next to it, in the
@@ -408,6 +423,7 @@ mod tests {
             r#"{{"data": "d", "recipe": {recipe}, "batch_size": 7, "seed": 8, "limit": 9, "fields": ["a", "b:text"],
             "shuffle": false, "repeat": 2, "workers": 3, "csds": ["tcp://nas:7070"],
             "require_devices": true, "key_file": "k", "insecure": true,
+            "job": "vit", "priority": -1, "share": 3,
             "tls_ca": "a", "tls_cert": "c", "tls_key": "p", "strategy": "relaxed", "objective": "energy", "output": "f32",
             "layout": "nchw", "rank": 1, "world_size": 2, "last": "wrap", "on_bad": "skip",
             "audit": 5, "memory": 64, "held_batches": 3, "reader": "pread",
@@ -429,6 +445,8 @@ mod tests {
         assert_eq!(config.deliver, Deliver::Gpu(1));
         assert_eq!(config.insecure, Insecure::Allowed);
         assert_eq!(config.tls.unwrap().cert, PathBuf::from("c"));
+        let (name, priority, share) = ("vit".to_owned(), -1, 3);
+        assert_eq!(config.job, Some(JobTerms { name, priority, share }));
         let documented = include_str!("options.rs").lines();
         let keys = documented.filter_map(|line| line.strip_prefix("//! | `"));
         let keys = keys.map(|line| line.split(" | ").next().unwrap());
@@ -488,6 +506,11 @@ mod tests {
             (r#""csds": [3]"#, "`csds` holds more than texts"),
             (r#""csds": ["x"]"#, "x"),
             (r#""csds": ["cuda:x"]"#, "or cuda:N; did you mean `cuda:0`?"),
+            (r#""job": "a b""#, "the job's name is \"a b\"; give 1 to 64 letters"),
+            (r#""job": "a", "priority": 5"#, "the job's priority is 5; give -4 to 4"),
+            (r#""job": "a", "priority": "high""#, "`priority` is \"high\"; it must be"),
+            (r#""job": "a", "share": 101"#, "the job's share is 101; give 1 to 100"),
+            (r#""share": 2"#, "a share or priority is of a job; give the job a name"),
             (r#""audit": 101"#, "`audit` is 101; it is a percentage"),
             (r#""bacth_size": 3"#, "`bacth_size` is no option of a loader"),
         ];

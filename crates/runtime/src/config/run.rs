@@ -12,7 +12,7 @@ use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::{MAX_DECODE_BYTES, Recipe};
 use bothends_core::select::StrategyConfig;
 use bothends_core::tensor::{Dtype, Layout, Output};
-use bothends_csd::{Insecure, TlsFiles};
+use bothends_csd::{Insecure, JobTerms, TlsFiles};
 use bothends_io::ReaderKind;
 use bothends_ops::{DecodeRoom, PixelLimit};
 use bothends_storage::{Objects, without_secrets};
@@ -210,6 +210,9 @@ pub struct RunConfig {
     pub tls: Option<TlsFiles>,
     /// Whether devices at `tcp://` may be on other machines.
     pub insecure: Insecure,
+    /// The training job that this process is of, for devices that several jobs share; `None`: one of its
+    /// own.
+    pub job: Option<JobTerms>,
     /// Who claims what, what is delivered next.
     pub strategy: StrategyConfig,
     /// What an epoch is run for.
@@ -298,6 +301,7 @@ impl RunConfig {
             key_file: None,
             tls: None,
             insecure: Insecure::Refused,
+            job: None,
             strategy: StrategyConfig::Ordered,
             objective: Objective::Throughput,
             output: Output { dtype: Dtype::U8, layout: Layout::Nhwc },

@@ -178,6 +178,7 @@ impl Transport for GpuDevice {
             ops: Vec::new(),
             slots: N_JOBS,
             max_batch_bytes: u64::MAX,
+            features: Vec::new(),
         })
     }
 

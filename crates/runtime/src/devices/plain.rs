@@ -43,6 +43,7 @@ impl Transport for Plain {
             ops: Vec::new(),
             slots: self.n_jobs,
             max_batch_bytes: u64::MAX,
+            features: Vec::new(),
         })
     }
 

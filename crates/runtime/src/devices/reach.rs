@@ -12,7 +12,7 @@ use bothends_core::one_line;
 use bothends_core::recipe::Recipe;
 use bothends_csd::address::Address;
 use bothends_csd::connect::{ConnectOptions, connect};
-use bothends_csd::{Capabilities, CsdError, Session, Transport};
+use bothends_csd::{Capabilities, CsdError, JobTerms, Session, Transport};
 use bothends_gpu::driver::Driver;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
@@ -58,6 +58,7 @@ pub(crate) struct Reach {
     pub(crate) source: Arc<Source>,
     pub(crate) recipe: Recipe,
     pub(crate) batch_size: u32,
+    pub(crate) job: Option<JobTerms>,
     pub(crate) suspects: Suspects,
 }
 
@@ -96,7 +97,7 @@ impl Reach {
         greeted: impl FnOnce(),
         opened: impl FnOnce(),
     ) -> Result<Reached, CsdError> {
-        let Self { way, source, recipe, batch_size, suspects } = self;
+        let Self { way, source, recipe, batch_size, job, suspects } = self;
         let (mut transport, gpu): (Box<dyn Transport>, _) = match way {
             Way::To(address, options) => (connect(address, options)?, None),
             Way::Gpu(reach) => {
@@ -109,7 +110,7 @@ impl Reach {
         greeted();
         let mut reads = Reads::HostFiles;
         if gpu.is_none() {
-            transport.open(&session(source, recipe, *batch_size))?;
+            transport.open(&session(source, recipe, *batch_size, job.clone()))?;
             opened();
             reads = attest(&mut *transport, source, suspects)?;
         }
@@ -194,7 +195,12 @@ impl Try {
 }
 
 /// What a device is told of the run.
-pub(crate) fn session(source: &Source, recipe: &Recipe, batch_size: u32) -> Session {
+pub(crate) fn session(
+    source: &Source,
+    recipe: &Recipe,
+    batch_size: u32,
+    job: Option<JobTerms>,
+) -> Session {
     let sample_bytes = source.pipeline.sample_bytes();
     Session {
         recipe: recipe.to_json(),
@@ -203,6 +209,7 @@ pub(crate) fn session(source: &Source, recipe: &Recipe, batch_size: u32) -> Sess
         sample_bytes: u32::try_from(sample_bytes).unwrap_or(u32::MAX),
         max_batch: batch_size,
         manifest: source.table.encode(),
+        job,
     }
 }
 

@@ -341,7 +341,7 @@ mod tests {
             std::thread::spawn(move || its.run());
             let expected = |epoch: EpochIdx, sample: SampleId| {
                 let (id, batch) = (JobId(0), BatchIdx(0));
-                let job = Job { id, epoch, batch, samples: vec![sample] };
+                let job = Job { id, epoch, batch, samples: vec![sample], need_ns: 0 };
                 (sample != BAD_SAMPLE).then(|| echo(&session(300), &job))
             };
             produce::Subject {
@@ -384,6 +384,7 @@ mod tests {
                         epoch: EpochIdx(0),
                         batch: BatchIdx(0),
                         samples: vec![],
+                        need_ns: 0,
                     };
                     let config = bothends_slots::RingConfig { n_slots: 1, slot_bytes: 1 };
                     let ring = bothends_slots::Ring::new(config).unwrap();

@@ -222,7 +222,7 @@ impl Producer for Front {
                 return Err(Box::new(Rejected { job, slot, why }));
             }
         };
-        let Job { id, epoch, batch, samples } = job;
+        let Job { id, epoch, batch, samples, need_ns: _ } = job;
         let n_rows = u32::try_from(samples.len()).unwrap_or(u32::MAX);
         let lens = samples.iter().map(|sample| self.lens.of(*sample));
         let (joiner, parts) = slot.into_runs(lens);
@@ -344,7 +344,7 @@ mod tests {
         let exercise = Rc::clone(exercise);
         let expected = move |epoch, sample| {
             let (id, batch) = (JobId(0), BatchIdx(0));
-            let job = Job { id, epoch, batch, samples: vec![sample] };
+            let job = Job { id, epoch, batch, samples: vec![sample], need_ns: 0 };
             let (bytes, bad) = exercise.expected(&job);
             bad.is_empty().then_some(bytes)
         };
@@ -386,7 +386,8 @@ mod tests {
         let ring = bothends_slots::RingConfig { n_slots: 1, slot_bytes: 16 };
         let ring = bothends_slots::Ring::new(ring).unwrap();
         let (id, epoch, batch) = (JobId(5), EpochIdx(0), BatchIdx(0));
-        let job = Job { id, epoch, batch, samples: (0..4).map(SampleId).collect() };
+        let samples = (0..4).map(SampleId).collect();
+        let job = Job { id, epoch, batch, samples, need_ns: 0 };
         front.submit(job, ring.take(Duration::ZERO).unwrap()).unwrap();
         let FrontJob { progress, rows } = jobs.recv().unwrap();
         drop(rows);

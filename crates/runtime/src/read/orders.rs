@@ -208,7 +208,8 @@ mod tests {
         /// The samples that are complete by the job of a batch.
         fn job(&mut self, batch: u32) -> Vec<u64> {
             let (id, epoch, batch) = (JobId(batch.into()), EpochIdx(0), BatchIdx(batch));
-            let job = Job { id, epoch, batch, samples: Self::samples(batch.0).collect() };
+            let samples = Self::samples(batch.0).collect();
+            let job = Job { id, epoch, batch, samples, need_ns: 0 };
             let slot = self.ring.take(Duration::ZERO).unwrap();
             self.front.submit(job, slot).unwrap();
             let job = self.jobs.recv().unwrap();

@@ -145,11 +145,7 @@ pub(crate) fn find_local(
     in_view(view, &target, looking)
 }
 
-fn in_view(
-    view: View,
-    target: &str,
-    looking: Looking,
-) -> Result<(Found, Place), String> {
+fn in_view(view: View, target: &str, looking: Looking) -> Result<(Found, Place), String> {
     let found = looking.find(&view, target);
     let found = found.map_err(|error| said(&error))?;
     Ok((found, Place(view)))

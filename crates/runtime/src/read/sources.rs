@@ -150,7 +150,15 @@ pub(crate) fn join(
     let sources = Sources { names, ends: ends.collect() };
     let is_remote = !places.is_empty();
     let remote = is_remote.then(|| of_mix(places, &table)).transpose()?;
-    Ok(Joined { roots: Roots::Named(roots), table, fields, format, notes, sources, remote })
+    Ok(Joined {
+        roots: Roots::Named(roots),
+        table,
+        fields,
+        format,
+        notes,
+        sources,
+        remote,
+    })
 }
 
 /// A data set of a mix.

@@ -68,7 +68,8 @@ impl Runtime {
             let recipe = self.config.recipe.clone();
             let batch_size = self.config.batch_size;
             let suspects = Suspects::default();
-            let reach = Reach { way, source, recipe, batch_size, suspects };
+            let job = self.config.job.clone();
+            let reach = Reach { way, source, recipe, batch_size, job, suspects };
             found.push((spec.text().to_owned(), process, reach));
         }
         // All at once: each may take as long as its deadlines.
@@ -264,7 +265,9 @@ impl Runtime {
         let failed = |source| RuntimeError::Device { device: name.to_owned(), source };
         let capabilities = transport.hello().map_err(failed)?;
         let (recipe, batch_size) = (&self.config.recipe, self.config.batch_size);
-        transport.open(&session(&self.source, recipe, batch_size)).map_err(failed)?;
+        let job = self.config.job.clone();
+        let session = session(&self.source, recipe, batch_size, job);
+        transport.open(&session).map_err(failed)?;
         let suspects = Suspects::default();
         let reads = attest(&mut *transport, &self.source, &suspects).map_err(failed)?;
         self.add(name, None, Ok(Reached { transport, capabilities, reads, gpu: None }))

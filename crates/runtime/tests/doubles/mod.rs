@@ -184,6 +184,7 @@ impl Transport for Double {
             ops: Vec::new(),
             slots: 2,
             max_batch_bytes: u64::MAX,
+            features: Vec::new(),
         })
     }
 

@@ -87,6 +87,7 @@ impl Scene {
             epoch: EpochIdx(u32::try_from(self.n_submitted % 3).unwrap_or(0)),
             batch: BatchIdx(7),
             samples: samples.copied().collect(),
+            need_ns: 0,
         }
     }
 

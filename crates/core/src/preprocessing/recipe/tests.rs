@@ -426,3 +426,12 @@ fn what_does_not_fit_the_data_is_refused_by_name() {
 
 mod augment;
 mod early;
+
+#[test]
+fn a_recipe_is_fixed_where_nothing_before_the_cut_is_drawn() {
+    let fixed: Vec<_> = Recipe::builtin_names()
+        .filter(|name| Recipe::builtin(name).unwrap().is_fixed())
+        .collect();
+    assert!(fixed.contains(&"raw") && fixed.contains(&"imagenet-eval"), "{fixed:?}");
+    assert!(fixed.iter().all(|name| !name.contains("train")), "{fixed:?}");
+}

@@ -518,3 +518,49 @@ fn all_that_is_free_is_upcoming_to_a_host_alone_whatever_its_quota_is() {
     assert_eq!(upcoming, [2, 3, 4, 5].map(BatchIdx));
     assert_eq!(epoch.upcoming(2, at(0)), upcoming[..2]);
 }
+
+#[test]
+fn a_batch_is_needed_when_the_consumer_comes_to_it_and_the_host_does_not() {
+    let mut fed = config(StrategyConfig::Ordered, 1_000);
+    fed.accelerator_ns = Some(10 * MILLI);
+    let need = |config: &EpochConfig, batch| {
+        EpochState::new(config.clone()).need_ns(BatchIdx(batch), at(0))
+    };
+    assert_eq!(need(&fed, 0), 0, "the consumer waits for it");
+    // The host makes 20 in 20 ms and this one in the next; the consumer comes to it after 200.
+    assert_eq!(need(&fed, 20), 179 * MILLI);
+    let starving = EpochConfig { accelerator_ns: Some(MILLI), ..fed.clone() };
+    assert_eq!(need(&starving, 999), 0, "the host alone is never through in time");
+    let unknown = EpochConfig { accelerator_ns: None, ..fed.clone() };
+    assert_eq!(need(&unknown, 999), 0, "who knows nothing asks for all");
+    let mut alone = fed.clone();
+    alone.front.prior_ns = None;
+    assert_eq!(need(&alone, 20), 200 * MILLI);
+    // What is made and waits need not be made.
+    let mut epoch = EpochState::new(fed);
+    let made = epoch.next_back(D0, at(0)).unwrap();
+    let before = epoch.need_ns(BatchIdx(20), at(0));
+    epoch.finish(made, MILLI, at(1));
+    assert_eq!(epoch.need_ns(BatchIdx(20), at(1)), before + MILLI);
+}
+
+proptest! {
+    /// Later batches of an epoch in plan order are needed later, and a slower consumer needs all later.
+    #[test]
+    fn need_grows_with_the_distance_and_with_the_consumer_s_step(
+        step_ns in 0..20 * MILLI,
+        host_ns in 1..20 * MILLI,
+        batch in 0..998_u32,
+    ) {
+        let mut config = config(StrategyConfig::Ordered, 1_000);
+        config.accelerator_ns = Some(step_ns);
+        config.front.prior_ns = Some(host_ns);
+        let need = |config: &EpochConfig, batch| {
+            EpochState::new(config.clone()).need_ns(BatchIdx(batch), at(0))
+        };
+        let own = need(&config, batch);
+        prop_assert!(own <= need(&config, batch + 1) || step_ns < host_ns);
+        config.accelerator_ns = Some(step_ns + MILLI);
+        prop_assert!(own <= need(&config, batch));
+    }
+}

@@ -115,6 +115,7 @@ pub struct Header {
     /// Of the payload; the seed in an inquiry.
     pub(super) checksum: u64,
     pub(super) time_ns: u64,
+    /// Of an answer; in a job the time until it is needed.
     pub(super) lateness_ns: u64,
     pub(super) n_samples: u32,
 }
