@@ -265,6 +265,7 @@ impl Format {
             Self::Arrow => "Arrow",
             Self::LitData => "LitData",
             Self::List => "a list",
+            Self::Rows => "a table of rows",
         }
     }
 }

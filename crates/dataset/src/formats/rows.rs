@@ -39,7 +39,7 @@ pub(crate) fn parse(storage: &dyn Storage) -> Result<Found, DatasetError> {
         _ => None,
     };
     let table = rows.builder.build()?;
-    Ok(Found { table, format: Format::Rows, n_ignored: 0, note })
+    Ok(Found::new(Format::Rows, table, 0, note))
 }
 
 /// The table in the making.

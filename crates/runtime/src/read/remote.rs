@@ -277,7 +277,7 @@ impl Remote {
                     tag: nth as u64,
                     object: object.as_str().into(),
                     range: *offset..offset.saturating_add(u64::from(*len)),
-                    expected: self.identity(*file).cloned(),
+                    expected: self.identity(*file),
                     timeout: ATTEMPT,
                 });
             }
