@@ -1,9 +1,10 @@
 //! Deciding, acted on: the `collector` asks core what to do next and has one `line` to each
-//! producer, with or without `room` for a job; it wakes when the `bell` is rung. `log` and `stall` are
-//! what it tells.
+//! producer, with or without `room` for a job; it wakes when the `bell` is rung. `comings`
+//! are of devices that come and go, `log` and `stall` are what it tells.
 
 pub(crate) mod bell;
 pub(crate) mod collector;
+pub(crate) mod comings;
 pub(crate) mod line;
 pub(crate) mod log;
 pub(crate) mod room;

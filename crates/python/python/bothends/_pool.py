@@ -9,7 +9,7 @@ from ._errors import OptionsError
 class Pool:
     """Devices that come and go while an epoch runs.
 
-        pool = bothends.Pool(file="/shared/agents")
+        pool = bothends.Pool(file="/srv/agents")
         loader = bothends.Loader("/data/train", csds=pool, key_file="shared.key")
 
     A source says which members there are: give exactly one of `members`, `file` and `dns`. The loader

@@ -21,11 +21,10 @@ use bothends_slots::{
 use crossbeam::channel::{Receiver, Sender};
 
 use crate::collect::bell::Ear;
-use crate::collect::line::{Line, LineReport, place};
+use crate::collect::line::{Joins, Line, LineReport, place};
 use crate::collect::stall::{Awaited, WaitClock};
 use crate::collect::underway::{Brief, Collected, EpochNumber, Made, Underway};
 use crate::collect::work::Work;
-use crate::devices::reach::Joins;
 use crate::error::RuntimeError;
 use crate::read::ahead::Ahead;
 use crate::threads::shutdown::{PATIENCE, Stop};
@@ -133,56 +132,6 @@ impl Collector {
             }
             Command::Leave(line) => self.leave(line),
             Command::Expel(device, why) => self.lost(place(Prong::Back(device)), why),
-        }
-    }
-
-    /// A device is there that was missing.
-    fn join(
-        &mut self,
-        line: usize,
-        (producer, depth): (Box<dyn Producer>, u32),
-        joins: Joins,
-    ) {
-        if self.lines[line].is_expelled() {
-            return;
-        }
-        if self.lines[line].is_up() {
-            self.lost(line, "it was reached again before it was known to be lost".into());
-        }
-        self.lines[line].join(producer, depth);
-        if joins == Joins::Another
-            && let Some(known) = self.work.known.get_mut(line)
-        {
-            *known = LineReport::default();
-        }
-        self.work.joined(self.lines[line].prong(), joins);
-    }
-
-    /// A member of a pool is to go: it gets nothing more.
-    fn leave(&mut self, line: usize) {
-        if self.lines[line].leave()
-            && let Prong::Back(device) = self.lines[line].prong()
-        {
-            for epoch in &mut self.work.epochs {
-                epoch.state.device_leaves(device, epoch.now());
-            }
-        }
-    }
-
-    /// Lets members go that have finished what they had.
-    fn see_off(&mut self) {
-        for line in 0..self.lines.len() {
-            match self.lines[line].has_left() {
-                None => {}
-                Some(Ok(())) => {
-                    self.lines[line].see_off();
-                    let prong = self.lines[line].prong();
-                    for epoch in &mut self.work.epochs {
-                        epoch.lost(prong, Vec::new());
-                    }
-                }
-                Some(Err(why)) => self.lost(line, why),
-            }
         }
     }
 
@@ -583,12 +532,13 @@ impl Collector {
             epoch.state.give_back(claim, epoch.now());
         }
         if let Some(why) = failed {
+            self.lines[line].see_off();
             self.lost(line, why);
         }
     }
 
     /// A producer is gone. Without the host's own workers there is no epoch.
-    fn lost(&mut self, line: usize, why: String) {
+    pub(super) fn lost(&mut self, line: usize, why: String) {
         let prong = self.lines[line].prong();
         if prong == Prong::Front {
             return self.fail(RuntimeError::Thread { thread: "worker" });

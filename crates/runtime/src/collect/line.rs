@@ -19,6 +19,15 @@ const MOST_FAILURES: u32 = 3;
 /// How long a device that is to go may take to finish what it has.
 const LONGEST_LEAVING: Duration = Duration::from_secs(10);
 
+/// Who takes part from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Joins {
+    /// The device that was there before, or the first one.
+    Again,
+    /// Another device in its place.
+    Another,
+}
+
 /// One producer, as the collector sees it.
 #[derive(Debug)]
 pub(crate) struct Line {
@@ -225,7 +234,7 @@ impl Line {
         (self.producer, self.open, self.leaving) = (None, 0, None);
     }
 
-    /// It has finished what it had, and goes: its thread ends when nobody can ask it anything.
+    /// It goes, though its connection is well: its thread ends when nobody can ask it anything.
     pub(crate) fn see_off(&mut self) {
         self.close();
         if let Some(presence) = &self.presence {

@@ -9,9 +9,8 @@ use bothends_core::claim::Claim;
 use bothends_core::ids::{BatchIdx, Prong};
 use bothends_slots::JobId;
 
-use crate::collect::line::LineReport;
+use crate::collect::line::{Joins, LineReport};
 use crate::collect::underway::{Brief, EpochNumber, Underway};
-use crate::devices::reach::Joins;
 use crate::read::ahead::Soon;
 
 /// What is under way.

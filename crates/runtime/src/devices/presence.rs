@@ -66,10 +66,12 @@ impl Presence {
 
     /// A member of a pool has finished what it had, and is gone.
     pub(crate) fn has_left(&self) {
-        self.note(format!(
-            "device {}: its pool lists it no longer; it has left",
-            self.name()
-        ));
+        let why = "its pool lists it no longer";
+        self.note(format!("device {}: {why}; it has left", self.name()));
+    }
+
+    /// Nobody asks it any more.
+    pub(crate) fn is_not_asked(&self) {
         self.now().counter = None;
     }
 

@@ -18,6 +18,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::collect::bell::Bell;
 use crate::collect::collector::Command;
+use crate::collect::line::Joins;
 use crate::devices::attest::{Suspects, attest};
 use crate::devices::gpu::GpuReach;
 use crate::devices::presence::Presence;
@@ -258,15 +259,6 @@ pub(crate) struct Entrance {
     pub(crate) bell: Bell,
     pub(crate) meter: Arc<Meter>,
     pub(crate) stop: Stop,
-}
-
-/// Who takes part from now on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Joins {
-    /// The device that was there before, or the first one.
-    Again,
-    /// Another device in its place.
-    Another,
 }
 
 impl Awaiting {

@@ -181,10 +181,12 @@ impl Roster {
 
     /// The member of a place has not been reached, as `missing` says.
     pub(crate) fn failed(&self, place: usize, error: &CsdError, missing: Option<String>) {
-        let why = match error {
-            CsdError::Busy { retry, .. } => Failure::Busy(nanoseconds(*retry)),
-            error if may_come(error) => Failure::Fault,
-            _ => Failure::Mistake,
+        let why = if let CsdError::Busy { retry, .. } = error {
+            Failure::Busy(nanoseconds(*retry))
+        } else if may_come(error) {
+            Failure::Fault
+        } else {
+            Failure::Mistake
         };
         let now = self.now();
         self.change(place, |state, id| {
@@ -222,6 +224,12 @@ impl Roster {
         let mut state = self.state();
         let id = state.members.next_to_leave()?;
         state.places.iter().position(|place| place.now == Some(id))
+    }
+
+    /// Whether the member of a place is to go.
+    pub(crate) fn is_leaving(&self, place: usize) -> bool {
+        let state = self.state();
+        state.places[place].now.is_some_and(|id| state.members.is_leaving(id))
     }
 
     /// What a thread that has died, or whose connection did not come back from it, has left of a place.

@@ -12,7 +12,8 @@ use bothends_core::recipe::Recipe;
 use bothends_csd::connect::ConnectOptions;
 use bothends_csd::{CsdError, Transport};
 
-use crate::devices::reach::{Entrance, Joins, Reach, Reached, Way, may_come};
+use crate::collect::line::Joins;
+use crate::devices::reach::{Entrance, Reach, Reached, Way, may_come};
 use crate::devices::roster::{Roster, Turn};
 use crate::devices::thread::ProducerLoop;
 use crate::read::source::Source;
@@ -69,7 +70,8 @@ impl Seated {
                 }
                 match served {
                     // The collector has let go of it.
-                    Ok(_) => presence.has_left(),
+                    Ok(_) if roster.is_leaving(*place) => presence.has_left(),
+                    Ok(_) => presence.is_missing("its jobs came to nothing".to_owned()),
                     Err(why) => presence.is_missing(why),
                 }
                 roster.lost(*place, presence.missing());

@@ -510,9 +510,8 @@ impl Run<'_> {
 
     fn back_results(&self, report: &EpochReport, seconds: f64) -> Vec<BackResult> {
         let devices = self.loader.runtime().devices.iter().zip(&report.counts.back);
-        let devices = devices.zip(&report.back);
+        let devices = devices.zip(&report.back).zip(&report.cpu.back);
         devices
-            .zip(&report.cpu.back)
             .filter(|(((device, _), _), _)| !device.is_vacant())
             .map(|(((device, counts), back), host_cpu_s)| BackResult {
                 device: device.shown_name(),

@@ -28,7 +28,7 @@ use crate::make::worker::{Kept, Task, Worker};
 use crate::read::fetching::{FetchStage, batches_ahead};
 use crate::read::reader::ReadStage;
 use crate::runtime::engine::{
-    DeviceBody, Engine, Lent, Shared, Threads, spawn, spawn_idle, spawn_urgent,
+    DeviceBody, Engine, Lent, Shared, Threads, Wake, spawn, spawn_idle, spawn_urgent,
 };
 use crate::runtime::host::Runtime;
 use crate::threads::home::Home;
@@ -287,7 +287,8 @@ impl Runtime {
             notes: shared.notes.clone(),
             stop: shared.stop.clone(),
         };
-        threads.rosters.push(seat.roster.clone());
+        let roster = seat.roster.clone();
+        threads.wakes.push(Wake(Box::new(move || roster.wake_all())));
         threads.sources.push(spawn(&shared.stop, "source", move || source.run())?);
         Ok(())
     }

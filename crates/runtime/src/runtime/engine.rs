@@ -5,6 +5,7 @@
 //! `collect/collector.rs`); how they end in `threads/shutdown.rs`; how they are put together in
 //! `runtime/assembly.rs`.
 
+use std::fmt;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,7 +20,6 @@ use crate::collect::bell::Bell;
 use crate::collect::collector::Command;
 use crate::collect::stall::WaitClock;
 use crate::devices::presence::Presence;
-use crate::devices::roster::Roster;
 use crate::devices::thread::Counter;
 use crate::error::RuntimeError;
 use crate::make::chores::Chores;
@@ -125,6 +125,15 @@ pub(crate) fn spawn_urgent<T: Send + 'static>(
         .map_err(|source| RuntimeError::Spawning { thread: name, source })
 }
 
+/// Has threads that wait for something of their own look whether they are to end.
+pub(crate) struct Wake(pub(crate) Box<dyn Fn() + Send>);
+
+impl fmt::Debug for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wake")
+    }
+}
+
 /// The running threads.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -144,7 +153,7 @@ pub(crate) struct Threads {
     pub(crate) transcoding: Vec<Lent<()>>,
     /// The lists of pools' members, and who waits for one of these.
     pub(crate) sources: Vec<Lent<()>>,
-    pub(crate) rosters: Vec<Roster>,
+    pub(crate) wakes: Vec<Wake>,
     /// What those and the workers share.
     pub(crate) desk: Option<Transcoding>,
     pub(crate) devices: Vec<Option<DeviceThread>>,
@@ -187,7 +196,7 @@ impl Engine {
         if let Some(desk) = &threads.desk {
             desk.wake_all();
         }
-        threads.rosters.iter().for_each(Roster::wake_all);
+        threads.wakes.iter().for_each(|wake| (wake.0)());
         self.join("collector", threads.collector, by);
         self.join("reader", threads.front, by);
         self.join("worker", threads.workers, by);

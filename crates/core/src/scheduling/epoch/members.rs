@@ -126,6 +126,12 @@ impl Members {
         self.members.contains_key(&id)
     }
 
+    /// Whether a member was let go and has not finished what it had.
+    #[must_use]
+    pub fn is_leaving(&self, id: MemberId) -> bool {
+        self.members.get(&id).is_some_and(|member| member.state == State::Leaving)
+    }
+
     /// From now on so many members are wanted, within [`MembersConfig::most_attached`]: a consumer that is
     /// fed needs no more. What is too many is let go by [`Self::next_to_leave`].
     pub fn want(&mut self, n: u32) {

@@ -1,3 +1,5 @@
+//! What `members.rs` promises, by example and under random histories.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
