@@ -26,6 +26,7 @@ impl Serve for Prompt {
             name: "prompt".into(),
             emulated: true,
             ops: Vec::new(),
+            features: Vec::new(),
             slots: 4,
             max_batch_bytes: u64::MAX,
         }
@@ -89,7 +90,7 @@ fn faulty(faults: &[&str]) -> Faulty<Prompt> {
 
 fn job(id: u64) -> Job {
     let (epoch, batch) = (EpochIdx(0), BatchIdx(0));
-    Job { id: JobId(id), epoch, batch, samples: vec![SampleId(id)] }
+    Job { id: JobId(id), epoch, batch, samples: vec![SampleId(id)], need_ns: 0 }
 }
 
 /// A slot for one job.

@@ -70,11 +70,6 @@ impl Presence {
         self.note(format!("device {}: {why}; it has left", self.name()));
     }
 
-    /// Nobody asks it any more.
-    pub(crate) fn is_not_asked(&self) {
-        self.now().counter = None;
-    }
-
     /// How far it is believed.
     pub(crate) fn trust(&self) -> MutexGuard<'_, Trust> {
         self.trust.lock().unwrap_or_else(PoisonError::into_inner)

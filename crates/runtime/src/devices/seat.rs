@@ -10,7 +10,7 @@ use bothends_core::members::Welcome;
 use bothends_core::one_line;
 use bothends_core::recipe::Recipe;
 use bothends_csd::connect::ConnectOptions;
-use bothends_csd::{CsdError, Transport};
+use bothends_csd::{CsdError, JobTerms, Transport};
 
 use crate::collect::line::Joins;
 use crate::devices::reach::{Entrance, Reach, Reached, Way, may_come};
@@ -28,6 +28,7 @@ pub(crate) struct Seat {
     pub(crate) source: Arc<Source>,
     pub(crate) recipe: Recipe,
     pub(crate) batch_size: u32,
+    pub(crate) job: Option<JobTerms>,
 }
 
 impl Seat {
@@ -37,6 +38,7 @@ impl Seat {
             source: Arc::clone(&self.source),
             recipe: self.recipe.clone(),
             batch_size: self.batch_size,
+            job: self.job.clone(),
             suspects: turn.suspects.clone(),
         }
     }

@@ -149,6 +149,7 @@ impl Runtime {
                 source: Arc::clone(&self.source),
                 recipe: self.config.recipe.clone(),
                 batch_size: self.config.batch_size,
+                job: self.config.job.clone(),
             }),
             name,
         }
