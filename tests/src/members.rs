@@ -90,17 +90,22 @@ impl Member {
         self.files.n_read.load(Ordering::Relaxed)
     }
 
-    /// From now on whoever reads waits, or no longer does.
-    pub fn hold(&self, is_held: bool) {
+    /// From now on whoever reads waits, until [`Self::lets_go`].
+    pub fn holds(&self) {
+        *self.files.held.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
+    /// Nobody waits any longer.
+    pub fn lets_go(&self) {
         let (held, changed) = &*self.files.held;
-        *held.lock().unwrap_or_else(PoisonError::into_inner) = is_held;
+        *held.lock().unwrap_or_else(PoisonError::into_inner) = false;
         changed.notify_all();
     }
 }
 
 impl Drop for Member {
     fn drop(&mut self) {
-        self.hold(false);
+        self.lets_go();
         self.stop.store(true, Ordering::Relaxed);
         if let Some(serves) = self.serves.take() {
             drop(serves.join());

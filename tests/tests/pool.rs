@@ -116,7 +116,7 @@ fn a_member_that_dies_costs_nothing_but_itself() -> Result<()> {
         take(&deal, &mut taken)?;
     }
     // It dies with work in its hands.
-    second.hold(true);
+    second.holds();
     for _ in 0..10 {
         take(&deal, &mut taken)?;
     }
@@ -138,7 +138,7 @@ fn the_host_makes_what_a_silent_member_has() -> Result<()> {
         take(&deal, &mut taken)?;
     }
     // It is connected and answers nothing until the epoch is over.
-    silent.hold(true);
+    silent.holds();
     ends_as_alone(&deal, taken)
 }
 

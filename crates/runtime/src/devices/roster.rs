@@ -232,15 +232,14 @@ impl Roster {
         state.places[place].now.is_some_and(|id| state.members.is_leaving(id))
     }
 
-    /// What a thread that has died, or whose connection did not come back from it, has left of a place.
-    pub(crate) fn begin(&self, place: usize, has_connection: bool) {
+    /// No connection has come back from the thread that had this place before, as it has died or did not
+    /// end in time: the member is tried again.
+    pub(crate) fn is_cut_off(&self, place: usize) {
         let now = self.now();
         self.change(place, |state, id| {
-            if !has_connection {
-                state.members.failed(id, Failure::Fault, now);
-                state.members.lost(id, now);
-                state.places[place].now = None;
-            }
+            state.members.failed(id, Failure::Fault, now);
+            state.members.lost(id, now);
+            state.places[place].now = None;
         });
         self.state().places[place].offer = None;
     }

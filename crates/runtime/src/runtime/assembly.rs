@@ -246,7 +246,9 @@ impl Runtime {
         let body: Option<DeviceBody> = match (ways, its) {
             _ if is_expelled => None,
             ((_, Some(seat)), its) => {
-                seat.roster.begin(seat.place, its.is_some());
+                if its.is_none() {
+                    seat.roster.is_cut_off(seat.place);
+                }
                 let seated = Seated { seat, entrance };
                 Some(Box::new(move || seated.run(its)))
             }
