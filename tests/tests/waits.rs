@@ -171,6 +171,7 @@ fn on_page(epochs: Vec<EpochRecord>, result: &RunResult) -> Result<f64> {
         command: String::new(),
         date: String::new(),
         config: result.config.clone(),
+        run: String::new(),
     };
     let recording = Recording { header, epochs, run: None, cut_line: None };
     let page = html(&ReportInput::from(&recording));
