@@ -120,6 +120,8 @@ pub struct Setup {
     pub data: PathBuf,
     /// The store that the host fetches them from; devices have a copy in `data`.
     pub objects: Option<Arc<dyn Objects>>,
+    /// Where fetched records are kept.
+    pub cache: Option<PathBuf>,
     /// A built-in recipe's name.
     pub recipe: String,
     /// How pixels are computed.
@@ -188,6 +190,7 @@ impl Setup {
         Self {
             data: data.to_owned(),
             objects: None,
+            cache: None,
             recipe: "imagenet-train".to_owned(),
             numerics: Numerics::Exact,
             seed: 11,
@@ -223,6 +226,7 @@ impl Setup {
         let [rank, world] = self.rank;
         Ok(RunConfig {
             objects: self.objects.clone(),
+            cache: self.cache.clone(),
             rank: RankConfig { rank, world, ..plain.rank },
             batch_size: self.batch_size,
             seed: self.seed,

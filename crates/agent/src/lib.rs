@@ -33,6 +33,9 @@ pub use costs::{Cost, Costs, Hold, NoCosts, SampleWork, ThreadClock, Work};
 pub use memory::Memory;
 pub use server::{Counts, Guest, SESSIONS, Server, ServerConfig};
 pub use session::epoch_batches;
-pub use store::{Age, DataRoot, FileStore, Identity, Store, StoreError};
+pub use store::{
+    Age, DataRoot, FileStore, Identity, ObjectRoot, ObjectStore, Store, StoreError,
+    Wanted,
+};
 // What a `FileStore` does with symbolic links.
 pub use bothends_csd::Links;

@@ -30,5 +30,5 @@ pub use error::DatasetError;
 pub use formats::{Format, Found, find};
 pub use storage::{Entry, Kind, Storage, Version};
 pub use table::{
-    JoinLabels, MANIFEST_VERSION, Piece, Table, TableBuilder, WrongChecksum,
+    FileMark, JoinLabels, MANIFEST_VERSION, Piece, Table, TableBuilder, WrongChecksum,
 };

@@ -154,6 +154,7 @@ class Loader:
         reader, side_index, page_cache: see `bothends run --help`.
         cache_size: most bytes of JPEGs that are transcoded while the host is idle, such as "50G";
             "auto" transcodes data on other machines only; "off".
+        cache: directory in which records fetched from a remote store are kept for later epochs and runs.
         framework: "torch", "numpy", "jax", "cupy" or "dlpack" (objects with `__dlpack__`); "auto"
             is PyTorch if it is installed, otherwise NumPy, or on a GPU JAX or CuPy.
         sharding: a `jax.sharding.Sharding`, for `framework="jax"`: batches are global arrays
@@ -204,6 +205,7 @@ class Loader:
         side_index: str = "auto",
         page_cache: str = "auto",
         cache_size: int | str = "auto",
+        cache: str | os.PathLike[str] | None = None,
         framework: str = "auto",
         sharding: Any = None,
         progress: bool = False,
@@ -243,6 +245,7 @@ class Loader:
             "side_index": side_index,
             "page_cache": page_cache,
             "cache_size": cache_size,
+            "cache": _path(cache),
         }
         self._num_classes = num_classes
         self._framework = framework

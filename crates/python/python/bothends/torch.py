@@ -77,6 +77,7 @@ _NATIVE = (
     "side_index",
     "page_cache",
     "cache_size",
+    "cache",
 )
 _NOTHING_YET: dict[str, Any] = {
     "back": [],
@@ -117,7 +118,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             machine. A transform or `collate_fn` in Python sees host memory, as in PyTorch.
         csds, require_devices, key_file, tls_ca, tls_cert, tls_key, insecure, strategy, objective,
             output, layout, on_bad, audit, memory, held_batches, reader, side_index, page_cache,
-            cache_size: as in `bothends.Loader`.
+            cache_size, cache: as in `bothends.Loader`.
         others: as in `torch.utils.data.DataLoader`.
 
     Raises:
@@ -170,6 +171,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         side_index: str = "auto",
         page_cache: str = "auto",
         cache_size: int | str = "auto",
+        cache: str | os.PathLike[str] | None = None,
         **unknown: Any,
     ) -> None:
         given = {name: value for name, value in locals().items() if name in self.OPTIONS}

@@ -32,6 +32,7 @@
 //! | `side_index` | `auto` (kept in the cache directory), `beside` (the data), `off`: nothing is kept, the prongs' rates neither; `cache_size` is apart | `auto` |
 //! | `page_cache` | `auto`, `through`, `past` | `auto` |
 //! | `cache_size` | most bytes of the block cache, a number or a text such as `50G`; `auto`: it grows for data on other machines only; `off` | `auto` |
+//! | `cache` | a directory in which records fetched from a remote store are kept for later epochs, `cache_size` bytes at most (64 GiB with `auto`) | none: nothing is kept |
 
 use std::fs;
 use std::path::PathBuf;
@@ -92,6 +93,7 @@ fn parse(json: &str, share: Share) -> Result<RunConfig, String> {
     };
     let read = read(&mut keys, defaults.read)?;
     let config = RunConfig {
+        cache: keys.text("cache")?.map(PathBuf::from),
         batch_size: keys.whole("batch_size", 1)?.unwrap_or(64),
         seed: keys.whole("seed", 0)?.unwrap_or(0),
         shuffle: keys.choice("shuffle", &shuffles())?.unwrap_or(Shuffle::Full),
@@ -378,7 +380,7 @@ mod tests {
             "tls_ca": "a", "tls_cert": "c", "tls_key": "p", "strategy": "relaxed", "objective": "energy", "output": "f32",
             "layout": "nchw", "rank": 1, "world_size": 2, "last": "wrap", "on_bad": "skip",
             "audit": 5, "memory": 64, "held_batches": 3, "reader": "pread",
-            "side_index": "off", "page_cache": "past", "cache_size": "50G", "device": "cuda:1", "pin_memory": true}}"#
+            "side_index": "off", "page_cache": "past", "cache_size": "50G", "cache": "/fast/cache", "device": "cuda:1", "pin_memory": true}}"#
         );
         let config = options(&json).unwrap();
         assert_eq!((config.batch_size, config.seed, config.limit), (7, 8, Some(9)));

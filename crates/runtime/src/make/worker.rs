@@ -10,7 +10,7 @@ use bothends_core::sample::{Record, SampleKey};
 use bothends_dataset::Piece;
 use bothends_io::Bytes;
 use bothends_ops::{Damage, Delivery, Finish, Scratch};
-use bothends_side_index::Name;
+use bothends_side_index::{CachedRecord, Name};
 use bothends_slots::Part;
 use crossbeam::channel::{Receiver, select_biased};
 
@@ -39,6 +39,8 @@ pub(crate) struct Task {
 pub(crate) enum Arrival {
     /// It was read from a file, or could not be.
     Read(Result<Found, String>),
+    /// It is on a local disk, and the worker reads it: it was fetched before.
+    Cached(Box<CachedRecord>),
     /// The worker asks for it (`supplied`): a call that takes long holds up nobody else.
     Asked,
 }
@@ -150,6 +152,7 @@ impl Worker {
         }
         let read = match record {
             Arrival::Read(read) => read,
+            Arrival::Cached(record) => self.source.read_cached(sample, piece, &record),
             Arrival::Asked => match self.source.read(sample, piece) {
                 Ok(bytes) => Ok(Found {
                     bytes: RecordBytes::Given(bytes),

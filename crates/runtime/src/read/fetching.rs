@@ -31,8 +31,9 @@ use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
 use crate::read::ahead::{Ahead, Soon};
 use crate::read::orders::Orders;
 use crate::read::remote::Remote;
+use crate::read::remote::cache::Local;
 use crate::read::source::{Source, lens};
-use crate::read::wanted::{BatchKey, Complete};
+use crate::read::wanted::{self, BatchKey, Brought, Complete};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
 
@@ -74,6 +75,9 @@ impl FetchWatch {
             timed_out: counts.timed_out,
             failed: counts.failed,
             withdrawn: counts.withdrawn,
+            cached: 0,
+            cached_bytes: 0,
+            cache_damaged: 0,
             in_flight: figures.in_flight,
             window: figures.window,
             reordered_bytes: figures.reordered_bytes,
@@ -161,7 +165,10 @@ impl FetchStage {
         let config = FetchConfig { seed: self.source.seed, ..config };
         let mut way = Way {
             began: Instant::now(),
-            orders: Orders::new(FetchQueue::new(config)),
+            orders: Orders {
+                local: Local::of(&self.source, &self.remote),
+                ..Orders::new(FetchQueue::new(config))
+            },
             in_flight: HashMap::new(),
             ready: VecDeque::new(),
             names: HashMap::new(),
@@ -249,7 +256,8 @@ impl FetchStage {
         epoch: EpochIdx,
         samples: impl Iterator<Item = SampleId>,
     ) -> Vec<(SampleId, Piece)> {
-        let piece = |sample| self.source.piece(self.source.key(epoch, sample));
+        let key = |sample| self.source.key(epoch, sample);
+        let piece = |sample| self.source.piece_to_fetch(key(sample), &self.remote);
         samples.map(|sample| (sample, piece(sample))).collect()
     }
 
@@ -340,12 +348,7 @@ impl FetchStage {
         }
     }
 
-    fn fetched(
-        &self,
-        position: u64,
-        record: Result<(Bytes, Range<usize>), String>,
-        way: &mut Way,
-    ) {
+    fn fetched(&self, position: u64, record: wanted::Fetched, way: &mut Way) {
         if let Some(complete) = way.orders.books.fetched(position, record) {
             self.complete(complete, way);
         }
@@ -354,12 +357,18 @@ impl FetchStage {
     /// A row has its record and its part of a slot.
     fn complete(&self, complete: Complete, way: &mut Way) {
         let Complete { position, progress, row, sample, part, piece, record } = complete;
-        let found = record.map(|(bytes, range)| Found {
-            bytes: RecordBytes::Fetched(bytes, range),
-            name: self.source.name_of_fetched(&self.remote, sample),
-            form: Form::File,
-        });
-        let record = Arrival::Read(found);
+        let record = match record {
+            Ok(Brought::Fetched(bytes, range)) => {
+                self.source.keep_fetched(&self.remote, (sample, piece), (&bytes, &range));
+                Arrival::Read(Ok(Found {
+                    bytes: RecordBytes::Fetched(bytes, range),
+                    name: self.source.name_of_fetched(&self.remote, sample),
+                    form: Form::File,
+                }))
+            }
+            Ok(Brought::Cached(record)) => Arrival::Cached(Box::new(record)),
+            Err(why) => Arrival::Read(Err(why)),
+        };
         let task = Task { progress, row, sample, part, piece, record };
         way.ready.push_back((position, task));
     }
@@ -381,11 +390,11 @@ impl FetchStage {
 }
 
 /// A part of what a request brought.
-fn cut(bytes: &Bytes, part: &Range<u64>) -> Result<(Bytes, Range<usize>), String> {
+fn cut(bytes: &Bytes, part: &Range<u64>) -> wanted::Fetched {
     let at = |offset: u64| usize::try_from(offset).ok();
     let range = at(part.start).zip(at(part.end)).map(|(start, end)| start..end);
     match range.filter(|range| range.start <= range.end && range.end <= bytes.len()) {
-        Some(range) => Ok((bytes.clone(), range)),
+        Some(range) => Ok(Brought::Fetched(bytes.clone(), range)),
         None => Err("the store sent fewer bytes than were asked for".to_owned()),
     }
 }

@@ -566,6 +566,7 @@ impl Run<'_> {
             memory: self.memory,
             bytes: self.bytes,
             block_cache: runtime.source().blocks().map(BlockSource::used),
+            record_cache: runtime.record_cache(),
             fetches: runtime.fetched(),
             energy,
             alone: self.alone,
