@@ -544,14 +544,14 @@ mod tests {
         assert!(error.source.to_string().contains("--follow-links"), "{}", error.source);
         assert!(store.probe("link").is_err() && dst.is_empty());
         let following = FileStore::with_links(dir.path(), Links::Beneath).unwrap();
-        let error = following.read("link", 0, 6, &mut dst).unwrap_err();
+        let error = following.read(wanted("link", 0, 6), &mut dst).unwrap_err();
         assert!(error.source.to_string().contains("data root"), "{}", error.source);
         // The file that is open is not believed either once its name is a link.
-        following.read("a", 0, 6, &mut dst).unwrap();
+        following.read(wanted("a", 0, 6), &mut dst).unwrap();
         std::fs::rename(&link, dir.path().join("a")).unwrap();
-        following.read("a", 0, 6, &mut dst).unwrap_err();
+        following.read(wanted("a", 0, 6), &mut dst).unwrap_err();
         std::os::unix::fs::symlink("b", &link).unwrap();
-        following.read("link", 0, 5, &mut dst).unwrap();
+        following.read(wanted("link", 0, 5), &mut dst).unwrap();
         assert_eq!(dst, b"other");
     }
 

@@ -5,6 +5,7 @@
 pub(crate) mod bell;
 pub(crate) mod collector;
 pub(crate) mod line;
+pub(crate) mod link;
 pub(crate) mod log;
 pub(crate) mod room;
 pub(crate) mod stall;

@@ -18,6 +18,7 @@ use bothends_core::fetch::{
     Failure, FetchConfig, FetchFigures, FetchQueue, FetchStep, Piece as Part, RequestId,
 };
 use bothends_core::ids::{EpochIdx, Ns, SampleId};
+use bothends_core::link::Seen;
 use bothends_core::sample::FileIdx;
 use bothends_dataset::Piece;
 use bothends_figures::{FetchWaits, Fetches};
@@ -26,6 +27,7 @@ use crossbeam::channel::{
     Receiver, RecvTimeoutError, SendTimeoutError, Sender, TryRecvError, TrySendError,
 };
 
+use crate::collect::link::LinkWatch;
 use crate::make::front::FrontJob;
 use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
 use crate::read::ahead::{Ahead, Soon};
@@ -123,6 +125,7 @@ pub(crate) struct FetchStage {
     /// Bytes read from storage, for whoever asks.
     pub(crate) read_bytes: Arc<AtomicU64>,
     pub(crate) watch: FetchWatch,
+    pub(crate) link: LinkWatch,
     pub(crate) meter: Meter,
     pub(crate) stop: Stop,
 }
@@ -139,7 +142,20 @@ struct Way {
     names: HashMap<FileIdx, Arc<str>>,
     /// What the store said last where it failed.
     last_failure: Option<String>,
+    glance: Glance,
 }
+
+/// What was seen of the link since it was last told.
+#[derive(Debug)]
+struct Glance {
+    at: Instant,
+    seen: Seen,
+    /// Whether workers had nothing to do, and waited for records, when it was last looked at.
+    starves: bool,
+}
+
+/// How often it is told what was seen.
+const GLANCE: Duration = Duration::from_millis(50);
 
 impl Way {
     fn now(&self) -> Ns {
@@ -173,8 +189,14 @@ impl FetchStage {
             ready: VecDeque::new(),
             names: HashMap::new(),
             last_failure: None,
+            glance: Glance {
+                at: Instant::now(),
+                seen: Seen { ns: 0, starved_ns: 0, bytes: 0 },
+                starves: false,
+            },
         };
         self.watch.begin();
+        self.link.begin(self.source.sample_bytes());
         let mut seen = 0;
         while !self.stop.is_set() {
             // What is foretold is read before the jobs: whoever foretold it had handed out the jobs
@@ -193,11 +215,29 @@ impl FetchStage {
                 wake = self.carry_out(&mut way);
             }
             self.watch.set(way.orders.queue.figures());
+            self.look_at_link(&mut way);
             self.meter.note();
             self.wait(wake, &mut way);
         }
         // What is on its way ends with the fetcher, which waits for no answer.
         drop(self.fetcher);
+    }
+
+    /// Notes whether workers wait for the link, and says so from time to time.
+    fn look_at_link(&self, way: &mut Way) {
+        let glance = &mut way.glance;
+        let ns = u64::try_from(glance.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        glance.at = Instant::now();
+        glance.seen.ns = glance.seen.ns.saturating_add(ns);
+        if glance.starves {
+            glance.seen.starved_ns = glance.seen.starved_ns.saturating_add(ns);
+        }
+        let has_nothing = way.ready.is_empty() && self.tasks.is_empty();
+        glance.starves = has_nothing && way.orders.books.is_waited_for();
+        if u128::from(glance.seen.ns) >= GLANCE.as_nanos() {
+            self.link.saw(glance.seen);
+            glance.seen = Seen { ns: 0, starved_ns: 0, bytes: 0 };
+        }
     }
 
     /// Waits for an answer, a job or room at the workers', and takes all answers that are there.
@@ -329,6 +369,7 @@ impl FetchStage {
         let now = way.now();
         match result {
             Ok(bytes) => {
+                way.glance.seen.bytes += bytes.len() as u64;
                 self.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 for Part { position, bytes: part } in
                     way.orders.queue.arrived(request, now).to_vec()

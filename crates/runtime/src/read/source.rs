@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use bothends_core::blocks::Blocks;
 use bothends_core::ids::{EpochIdx, Label, SampleId};
+use bothends_core::link::SampleBytes;
 use bothends_core::plan::{PlanError, Shuffle};
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
 use bothends_dataset::store::original_names;
@@ -151,6 +152,13 @@ impl Source {
             Some(remote) => self.table.encode_marked(|file| remote.mark(file)),
             None => self.table.encode(),
         }
+    }
+
+    /// What a sample takes on the way to this host: its record, as a mean, or a device's result.
+    pub(crate) fn sample_bytes(&self) -> SampleBytes {
+        let n = self.n_samples().max(1);
+        let sum = lens(&self.table).fold(0_u64, u64::saturating_add);
+        SampleBytes { host: sum / n, device: self.pipeline.sample_bytes() as u64 }
     }
 
     /// Samples of the data set, before it is repeated.

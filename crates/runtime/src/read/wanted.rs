@@ -216,6 +216,11 @@ impl Books {
         missing
     }
 
+    /// Whether a job lacks a record.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.batches.values().any(|batch| batch.progress.is_some())
+    }
+
     /// The rows of all jobs.
     pub(crate) fn of_jobs(&self) -> impl Iterator<Item = u64> {
         let jobs = self.batches.values().filter(|batch| batch.progress.is_some());

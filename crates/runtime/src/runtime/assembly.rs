@@ -100,6 +100,7 @@ impl Runtime {
             ear,
             waits: Arc::clone(&shared.waits),
             ahead: shared.ahead.clone(),
+            link: shared.link.clone(),
             meter: shared.times.meter(Ends::Both),
             stop: shared.stop.clone(),
             work: Work::after(self.n_engines << 40),
@@ -190,6 +191,7 @@ impl Runtime {
                 tasks,
                 read_bytes,
                 watch: self.fetches.clone(),
+                link: shared.link.clone(),
                 meter,
                 stop,
             };

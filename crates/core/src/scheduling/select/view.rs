@@ -92,7 +92,7 @@ impl BackSum {
 
     fn of(back: &Back) -> Self {
         let waiting = back.hand.waiting();
-        if back.health == Health::Lost {
+        if matches!(back.health, Health::Lost | Health::Resting) {
             return Self { waiting, ..Self::default() };
         }
         let mean_ns = back.times.mean_ns().filter(|_| back.standing != Standing::New);
@@ -114,6 +114,8 @@ pub enum Health {
     Well,
     /// A claim is overdue and it has not answered since: it gets nothing until it does.
     Silent,
+    /// It gets nothing for now, as others have better use for what it would take (`link`).
+    Resting,
     /// It was reported lost.
     Lost,
 }
