@@ -31,5 +31,5 @@ pub use result::{LABEL, ScenarioResult, StrategyResult};
 pub use scenario::{Scenario, ScenarioError};
 pub use table::table;
 pub use world::{
-    Absence, Accelerator, Device, Drift, Fault, Host, Link, Slowdown, World,
+    Absence, Accelerator, Device, Drift, Fault, Host, Link, Records, Slowdown, World,
 };

@@ -290,7 +290,7 @@ fn of_store(identity: &storage::Identity) -> Identity {
     Identity { place: (0, 0), age: (*len, mark) }
 }
 
-/// What the store said, as an error of a store beside the device.
+/// What the store said, as an error of a store near the device.
 fn failed(error: StorageError) -> io::Error {
     let kind = match &error {
         StorageError::NotFound { .. } => ErrorKind::NotFound,

@@ -1,6 +1,6 @@
 //! Whether a device's batches are worth the link that the host's records come over.
 //!
-//! A device beside a remote store sends batches where the host would fetch records, over one link. Where the
+//! A device near a remote store sends batches where the host would fetch records, over one link. Where the
 //! link is the limit, what counts is bytes, not time: with `h` bytes of records and `d` bytes of results for a
 //! sample, and a link of `L` bytes per second, the host alone makes `L/h` samples per second, and a device
 //! that makes `D` adds `D · (1 − d/h)`. With `d < h` every sample is a gain; with `d ≥ h` every one is a loss,
