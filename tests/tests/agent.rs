@@ -126,7 +126,7 @@ fn an_agent_reads_the_objects_that_the_host_reads() {
     let second = Agent::start(&place, Path::new(&other), &["--cores", "1"]);
     let devices = vec![second.url.clone()];
     let strict = Setup { devices, require_devices: true, ..remote };
-    let line = strict.run().unwrap_err().to_string();
+    let line = format!("{:#}", strict.run().unwrap_err());
     assert!(line.contains("listed") && line.contains("--data-root"), "{line}");
 }
 

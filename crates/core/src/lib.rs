@@ -26,8 +26,9 @@ mod width;
 pub use columns::columns;
 pub use line::{one_line, one_line_by};
 pub use preprocessing::{arith, blocks, recipe, rng, sample, tensor};
+pub use scheduling::fetch::link;
 pub use scheduling::{
-    claim, digest, epoch, fetch, ledger, link, objective, order, permutation, plan,
-    rates, resume, select,
+    claim, digest, epoch, fetch, ledger, objective, order, permutation, plan, rates,
+    resume, select,
 };
 pub use width::fit;

@@ -5,7 +5,7 @@
 //! by a sampler. `claim` and `ledger` say who has which batch, and `rates` how fast the prongs are.
 //! `select` decides who claims what and what is delivered next, and `objective` what the epoch
 //! optimises. `epoch` puts these together for one epoch, and `fetch` decides which bytes of remote
-//! objects are requested for it; `link` says whether a device's results are worth the way that they share with those. `resume` and `digest` record how far an epoch
+//! objects are requested for it, and whether a device's results are worth the link (`fetch::link`). `resume` and `digest` record how far an epoch
 //! has come and what it delivered.
 
 pub mod order;
@@ -20,7 +20,6 @@ pub mod select;
 
 pub mod epoch;
 pub mod fetch;
-pub mod link;
 
 pub mod digest;
 pub mod resume;

@@ -152,7 +152,7 @@ impl Worker {
         }
         let read = match record {
             Arrival::Read(read) => read,
-            Arrival::Cached(record) => self.source.read_cached(sample, piece, &record),
+            Arrival::Cached(record) => self.read_cached(sample, piece, &record),
             Arrival::Asked => match self.source.read(sample, piece) {
                 Ok(bytes) => Ok(Found {
                     bytes: RecordBytes::Given(bytes),
@@ -169,6 +169,29 @@ impl Worker {
         // The joiner can only put the slot together once the part is gone.
         drop(part);
         progress.row_done(row, result, started.elapsed());
+    }
+
+    /// Reads a record from the record cache; one that is damaged there is fetched again. Blocks.
+    fn read_cached(
+        &self,
+        sample: SampleId,
+        piece: Piece,
+        record: &CachedRecord,
+    ) -> Result<Found, String> {
+        let Some(remote) = self.source.remote() else {
+            return Err("it is not remote".to_owned());
+        };
+        let bytes = match remote.cache().and_then(|cache| cache.read(record)) {
+            Some(bytes) => RecordBytes::Given(bytes),
+            None => {
+                let read = self.source.read(sample, piece).map_err(|e| e.to_string())?;
+                let (range, bytes) = (0..read.len(), bothends_storage::Bytes::from(read));
+                self.source.keep_fetched(remote, (sample, piece), (&bytes, &range));
+                RecordBytes::Fetched(bytes, range)
+            }
+        };
+        let name = self.source.name_of_fetched(remote, sample);
+        Ok(Found { bytes, name, form: Form::File })
     }
 
     /// Makes one sample, with what is known of its record; keeps what is new. What is wrong with the

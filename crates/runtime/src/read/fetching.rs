@@ -8,6 +8,8 @@
 //!
 //! The thread never waits for workers: it must hear of failures and answer them.
 
+pub(crate) mod local;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,9 +33,9 @@ use crate::collect::link::LinkWatch;
 use crate::make::front::FrontJob;
 use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
 use crate::read::ahead::{Ahead, Soon};
+use crate::read::fetching::local::Local;
 use crate::read::orders::Orders;
 use crate::read::remote::Remote;
-use crate::read::remote::cache::Local;
 use crate::read::source::{Source, lens};
 use crate::read::wanted::{self, BatchKey, Brought, Complete};
 use crate::threads::shutdown::{PATIENCE, Stop};

@@ -11,7 +11,7 @@ use bothends_dataset::Piece;
 use bothends_side_index::CachedRecord;
 
 use crate::make::front::FrontJob;
-use crate::read::remote::cache::Local;
+use crate::read::fetching::local::Local;
 use crate::read::wanted::{BatchKey, Books, Brought, Complete};
 
 /// The books, and the queue that has what is missing in them.

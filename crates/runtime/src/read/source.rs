@@ -5,7 +5,6 @@
 //! sets that are mixed are one table, in which their records follow each other (`sources.rs`).
 
 use std::io::ErrorKind;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -23,14 +22,12 @@ use bothends_io::{
     Direct, Files, Folder, OpenFile, Reader, Roots, is_of_machine, open_regular,
 };
 use bothends_ops::{Damage, Pipeline};
-use bothends_side_index::{Beside, Cache, CachedRecord, Name, Place, SideIndex};
+use bothends_side_index::{Beside, Cache, Name, Place, SideIndex};
 use bothends_slots::available_bytes;
-use bothends_storage::Bytes;
 
 use crate::config::cache::CacheSize;
 use crate::config::run::{PageCacheUse, RunConfig, SideIndexUse};
 use crate::error::{MACHINE_PATIENCE, RuntimeError};
-use crate::make::worker::{self, Form, RecordBytes};
 use crate::read::blocks::{BlockSource, CachedPiece};
 use crate::read::opener::{Open, Opened};
 use crate::read::place::root_and_target;
@@ -215,74 +212,6 @@ impl Source {
     pub(crate) fn piece(&self, key: SampleKey) -> Piece {
         let choose = |blocks: Blocks<'_>| self.pipeline.groups_for(key, blocks).ok();
         self.table.piece(key.sample, choose)
-    }
-
-    /// What is fetched for the sample of `key`: all of its record where that is kept in the record
-    /// cache, or may be.
-    pub(crate) fn piece_to_fetch(&self, key: SampleKey, remote: &Remote) -> Piece {
-        let whole = self.table.piece(key.sample, |_| None);
-        let is_whole = remote.cache().is_some_and(|cache| {
-            cache.takes_more() || self.find_cached(remote, key.sample, whole).is_some()
-        });
-        if is_whole { whole } else { self.piece(key) }
-    }
-
-    /// What the record cache has of this piece of a sample.
-    pub(crate) fn find_cached(
-        &self,
-        remote: &Remote,
-        sample: SampleId,
-        piece: Piece,
-    ) -> Option<CachedRecord> {
-        let name = self.cache_name(remote, sample)?;
-        remote.cache()?.find(name, piece.extent.len)
-    }
-
-    fn cache_name(&self, remote: &Remote, sample: SampleId) -> Option<Name> {
-        let file = self.table.extent(sample).file;
-        remote.cache_name(self.table.index_key(sample), file)
-    }
-
-    /// Offers what was fetched to the record cache, if it is all of the record. Does not wait.
-    pub(crate) fn keep_fetched(
-        &self,
-        remote: &Remote,
-        (sample, piece): (SampleId, Piece),
-        fetched: (&Bytes, &Range<usize>),
-    ) {
-        let Some(cache) = remote.cache() else { return };
-        let whole = self.table.piece(sample, |_| None);
-        if piece.extent == whole.extent
-            && let Some(name) = self.cache_name(remote, sample)
-        {
-            cache.offer(name, fetched);
-        }
-    }
-
-    /// Reads a record from the record cache; one that is damaged there is fetched again. Blocks.
-    ///
-    /// # Errors
-    /// One line: it could not be fetched either.
-    pub(crate) fn read_cached(
-        &self,
-        sample: SampleId,
-        piece: Piece,
-        record: &CachedRecord,
-    ) -> Result<worker::Found, String> {
-        let Some(remote) = self.remote() else {
-            return Err("it is not remote".to_owned());
-        };
-        let bytes = match remote.cache().and_then(|cache| cache.read(record)) {
-            Some(bytes) => RecordBytes::Given(bytes),
-            None => {
-                let read = self.read(sample, piece).map_err(|e| e.to_string())?;
-                let (range, bytes) = (0..read.len(), Bytes::from(read));
-                self.keep_fetched(remote, (sample, piece), (&bytes, &range));
-                RecordBytes::Fetched(bytes, range)
-            }
-        };
-        let name = self.name_of_fetched(remote, sample);
-        Ok(worker::Found { bytes, name, form: Form::File })
     }
 
     /// The bytes of such a piece as a record.

@@ -129,7 +129,7 @@ impl Runtime {
         if let Some(cache) = self.source.remote().and_then(|remote| remote.cache()) {
             let (cache, stop) = (Arc::clone(cache), shared.stop.clone());
             let body = move || cache.run(&stop);
-            threads.transcoding.push(spawn(&shared.stop, "cache", body)?);
+            threads.front.push(spawn(&shared.stop, "cache", body)?);
         }
         let reader = self.spawn_reader((jobs, tasks_in), shared, read_bytes)?;
         threads.front.push(reader);
@@ -175,17 +175,13 @@ impl Runtime {
             let fetcher = Fetcher::start(Arc::clone(remote.objects()));
             let fetcher = fetcher
                 .map_err(|source| RuntimeError::Spawning { thread: "fetch", source })?;
-            let room_bytes = match remote.cache() {
-                Some(cache) => cache.take_room(self.fetched),
-                None => self.fetched,
-            };
-            let n_batches = batches_ahead(&source, self.config.batch_size, room_bytes);
+            let n_batches = batches_ahead(&source, self.config.batch_size, self.fetched);
             shared.ahead.ask_for(n_batches);
             let stage = FetchStage {
                 source,
                 remote: Arc::clone(remote),
                 fetcher,
-                room_bytes,
+                room_bytes: self.fetched,
                 ahead: shared.ahead.clone(),
                 jobs,
                 tasks,

@@ -7,27 +7,19 @@
 //! the disk is slower than the network, records are left out, and another epoch may keep them.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use bothends_core::ids::SampleId;
-use bothends_dataset::Piece;
 use bothends_figures::RecordCacheUse;
 use bothends_side_index::{Cache, CachedRecord, Name, RecordCache};
 use bothends_storage::Bytes;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
 
 use crate::config::run::RunConfig;
-use crate::read::remote::Remote;
-use crate::read::source::Source;
 use crate::threads::shutdown::{PATIENCE, Stop};
 
 /// The most bytes of records that wait to be written: with those on their way to workers, they hold
 /// what requests have brought.
 const WAITING_BYTES: u64 = 32 << 20;
-
-/// The part of the memory for fetches that they may take: one in so many.
-const ROOM_PART: u64 = 4;
 
 /// The most records that wait.
 const MOST_WAITING: usize = 1 << 16;
@@ -39,30 +31,9 @@ pub(crate) struct Kept {
     offers: (Sender<Offer>, Receiver<Offer>),
     /// These counters stand alone: no other memory is published through them.
     waiting_bytes: AtomicU64,
-    most_waiting_bytes: AtomicU64,
     left_out: AtomicU64,
     /// Whether the end of an epoch is to be seen to.
     is_epoch_over: AtomicBool,
-}
-
-/// What is in the record cache of these data, for whoever orders records.
-#[derive(Debug)]
-pub(crate) struct Local {
-    source: Arc<Source>,
-    remote: Arc<Remote>,
-}
-
-impl Local {
-    /// `None` where there is no cache.
-    pub(crate) fn of(source: &Arc<Source>, remote: &Arc<Remote>) -> Option<Self> {
-        remote.cache()?;
-        Some(Self { source: Arc::clone(source), remote: Arc::clone(remote) })
-    }
-
-    /// This piece of a sample, if it is there. Never waits.
-    pub(crate) fn find(&self, sample: SampleId, piece: Piece) -> Option<CachedRecord> {
-        self.source.find_cached(&self.remote, sample, piece)
-    }
 }
 
 /// A record that was fetched.
@@ -93,7 +64,6 @@ impl Kept {
             cache,
             offers: bounded(MOST_WAITING),
             waiting_bytes: AtomicU64::new(0),
-            most_waiting_bytes: AtomicU64::new(WAITING_BYTES),
             left_out: AtomicU64::new(0),
             is_epoch_over: AtomicBool::new(false),
         };
@@ -111,13 +81,6 @@ impl Kept {
         self.cache.read(record, &mut bytes).then_some(bytes)
     }
 
-    /// Of the `bytes` that may be fetched ahead, what is left: the others may wait to be written.
-    pub(crate) fn take_room(&self, bytes: usize) -> usize {
-        let own = (bytes as u64 / ROOM_PART).min(WAITING_BYTES);
-        self.most_waiting_bytes.store(own, Ordering::Relaxed);
-        bytes - usize::try_from(own).unwrap_or(0)
-    }
-
     pub(crate) fn takes_more(&self) -> bool {
         self.cache.takes_more()
     }
@@ -129,9 +92,8 @@ impl Kept {
         }
         let n_bytes = range.len() as u64;
         let before = self.waiting_bytes.fetch_add(n_bytes, Ordering::Relaxed);
-        let most = self.most_waiting_bytes.load(Ordering::Relaxed);
         // One that is longer than all that may wait goes alone.
-        let has_room = before == 0 || before.saturating_add(n_bytes) <= most;
+        let has_room = before == 0 || before.saturating_add(n_bytes) <= WAITING_BYTES;
         let offer = Offer { name, bytes: bytes.clone(), range: range.clone() };
         if !has_room || self.offers.0.try_send(offer).is_err() {
             self.waiting_bytes.fetch_sub(n_bytes, Ordering::Relaxed);
