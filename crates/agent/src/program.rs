@@ -203,7 +203,7 @@ fn run(args: &Args) -> Result<()> {
         n_slots: args.slots,
     };
     let server = match data {
-        Data::Files(files) => Server::start(config, files, NoCosts),
+        Data::Files(files) => Server::start(config, *files, NoCosts),
         Data::Objects(root) => Server::start(config, root.start()?, NoCosts),
     };
     let server = server.context("cannot start a thread")?;
@@ -217,7 +217,7 @@ fn run(args: &Args) -> Result<()> {
 /// Where the data are.
 #[derive(Debug)]
 enum Data {
-    Files(FileStore),
+    Files(Box<FileStore>),
     Objects(Box<ObjectRoot>),
 }
 
@@ -233,7 +233,7 @@ impl Data {
         if let Some(cache) = cache {
             files = files.with_cache(cache);
         }
-        Ok(Self::Files(files))
+        Ok(Self::Files(Box::new(files)))
     }
 }
 

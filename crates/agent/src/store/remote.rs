@@ -292,11 +292,6 @@ fn of_store(identity: &storage::Identity) -> Identity {
 
 /// What the store said, as an error of a store near the device.
 fn failed(error: StorageError) -> io::Error {
-    let kind = match &error {
-        StorageError::NotFound { .. } => ErrorKind::NotFound,
-        StorageError::TooShort { .. } => ErrorKind::UnexpectedEof,
-        _ => ErrorKind::Other,
-    };
     if let StorageError::Changed { place } = error {
         let why = format!(
             "`{place}` is not the object that the host has listed: it was changed since, or is in another \
@@ -304,7 +299,13 @@ fn failed(error: StorageError) -> io::Error {
         );
         return io::Error::new(ErrorKind::StaleNetworkFileHandle, why);
     }
-    io::Error::new(kind, error)
+    if matches!(error, StorageError::NotFound { .. }) {
+        return io::Error::new(ErrorKind::NotFound, error);
+    }
+    if matches!(error, StorageError::TooShort { .. }) {
+        return io::Error::new(ErrorKind::UnexpectedEof, error);
+    }
+    io::Error::other(error)
 }
 
 #[cfg(test)]

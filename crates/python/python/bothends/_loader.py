@@ -78,7 +78,7 @@ def _devices(csds: Sequence[str] | str | None) -> list[str]:
 
 
 # Options that name files.
-_FILES = ("key_file", "tls_ca", "tls_cert", "tls_key")
+_FILES = ("key_file", "tls_ca", "tls_cert", "tls_key", "cache")
 
 
 def _path(file: str | os.PathLike[str] | None) -> str | None:

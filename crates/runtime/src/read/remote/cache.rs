@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bothends_figures::RecordCacheUse;
 use bothends_side_index::{Cache, CachedRecord, Name, RecordCache};
 use bothends_storage::Bytes;
-use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::config::run::RunConfig;
 use crate::threads::shutdown::{PATIENCE, Stop};
@@ -114,11 +114,8 @@ impl Kept {
                 break;
             }
         }
-        loop {
-            match self.offers.1.try_recv() {
-                Ok(offer) => self.write(&offer),
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-            }
+        while let Ok(offer) = self.offers.1.try_recv() {
+            self.write(&offer);
         }
         self.tidy();
     }
