@@ -194,6 +194,9 @@ pub fn block_cache(bytes: &[u8]) {
     };
     for (number, line) in directory.lines().iter().enumerate() {
         assert!(line.offset + u64::from(line.len) <= range.start);
+        if directory.checksum(number).is_some() && header.starts_with(b"BERECOR1") {
+            continue;
+        }
         let outline = directory.outline(number).expect("it was checked");
         assert!(outline.blocks().is_some_and(|blocks| blocks.head().lies_in(line.len)));
     }

@@ -124,6 +124,8 @@ pub struct Setup {
     pub objects: Option<Arc<dyn Objects>>,
     /// The further fields that are asked for.
     pub fields: Vec<String>,
+    /// Where fetched records are kept.
+    pub cache: Option<PathBuf>,
     /// A built-in recipe's name.
     pub recipe: String,
     /// How pixels are computed.
@@ -193,6 +195,7 @@ impl Setup {
             data: data.to_owned(),
             objects: None,
             fields: Vec::new(),
+            cache: None,
             recipe: "imagenet-train".to_owned(),
             numerics: Numerics::Exact,
             seed: 11,
@@ -229,6 +232,7 @@ impl Setup {
         Ok(RunConfig {
             objects: self.objects.clone(),
             fields: self.fields.clone(),
+            cache: self.cache.clone(),
             rank: RankConfig { rank, world, ..plain.rank },
             batch_size: self.batch_size,
             seed: self.seed,

@@ -12,6 +12,7 @@ use bothends_agent::conformance::{self, Exercise, done};
 use bothends_core::recipe::Recipe;
 use bothends_csd::{ConnectOptions, CsdError, Session, connect};
 use bothends_tests::programs::program;
+use bothends_tests::{Setup, generated};
 
 /// Nothing here takes longer; what does, hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -98,6 +99,62 @@ fn the_program_conforms_over_every_wire_and_leaves_nothing() {
         drop(device);
         assert!(agent.end().success(), "{scheme}");
         assert!(!place.exists(), "{scheme} left {}", place.display());
+    }
+}
+
+#[test]
+fn an_agent_reads_the_objects_that_the_host_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = generated().unwrap();
+    let url = format!("file://{}", data.display());
+    let listen = format!("unix://{}", dir.path().join("door").display());
+    let agent = Agent::start(&listen, Path::new(&url), &["--cores", "2"]);
+    let local = Setup::new(&data).run().unwrap();
+    let devices = vec![agent.url.clone()];
+    let remote = Setup { data: url.into(), devices, ..Setup::new(&data) };
+    for strategy in ["csd", "ordered"] {
+        let epoch = Setup { strategy, ..remote.clone() }.run().unwrap();
+        assert_eq!(epoch.content_digest, local.content_digest, "{strategy}");
+        let made = epoch.back.iter().map(|back| back.batches).sum::<u32>();
+        assert!(strategy != "csd" || made > 0, "{:?}", epoch.back);
+    }
+    // An object that the host has not listed is not taken for the one that it has.
+    let other = dir.path().join("other");
+    copy(&data, &other);
+    let place = format!("unix://{}", dir.path().join("second").display());
+    let other = format!("file://{}", other.display());
+    let second = Agent::start(&place, Path::new(&other), &["--cores", "1"]);
+    let devices = vec![second.url.clone()];
+    let strict = Setup { devices, require_devices: true, ..remote };
+    let line = format!("{:#}", strict.run().unwrap_err());
+    assert!(line.contains("listed") && line.contains("--data-root"), "{line}");
+}
+
+#[test]
+fn a_url_that_cannot_be_a_data_root_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let listen = format!("unix://{}", dir.path().join("door").display());
+    for (root, said) in [
+        ("http://user:secret@", "http://"),
+        ("name=s3://bucket/x", "has no name"),
+        ("ftp://host/x", "ftp://host/x"),
+    ] {
+        let (code, words) = refusal(&listen, Path::new(root), &[]);
+        assert_eq!(code, Some(1), "{words}");
+        assert!(words.contains(said) && !words.contains("secret"), "{words}");
+        assert_eq!(words.lines().count(), 1, "{words}");
+    }
+}
+
+/// All files below a folder, with times of their own.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let place = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => copy(&entry.path(), &place),
+            false => std::fs::write(place, std::fs::read(entry.path()).unwrap()).unwrap(),
+        }
     }
 }
 

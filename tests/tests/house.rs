@@ -37,7 +37,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("gpu-decode", &["core", "dataset", "ops", "io", "side-index", "slots", "gpu"]),
     ("csd", &["core", "io", "slots"]),
     ("accel", &[]),
-    ("agent", &["core", "dataset", "ops", "side-index", "scrape", "slots", "csd"]),
+    (
+        "agent",
+        &["core", "dataset", "ops", "side-index", "scrape", "slots", "csd", "storage"],
+    ),
     (
         "runtime",
         &[

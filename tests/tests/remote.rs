@@ -200,6 +200,84 @@ fn a_device_that_has_a_copy_takes_part() -> Result<()> {
     Ok(())
 }
 
+/// The files in which a cache has records.
+fn segments(cache: &Path) -> Result<Vec<PathBuf>> {
+    let all = files(cache)?.into_iter().map(|(name, _)| cache.join(name));
+    Ok(all.filter(|path| path.extension().is_some_and(|it| it == "segment")).collect())
+}
+
+#[test]
+fn later_runs_read_the_cache_and_fetch_nothing() -> Result<()> {
+    let data = generated()?;
+    let folder = tempfile::tempdir()?;
+    let cache = Some(folder.path().join("cache"));
+    let expected = Setup { workers: 2, epochs: 2, ..Setup::new(&data) }.drive()?;
+    let objects = double(&data, shuffled)?;
+    let remote =
+        Setup { objects: Some(objects.clone()), workers: 2, ..Setup::new(&data) };
+    let n = u64::from(N_GENERATED);
+    let first = Setup { cache: cache.clone(), ..remote.clone() }.drive()?;
+    let used = first.record_cache.context("a cache")?;
+    ensure!((used.kept, used.hits, used.left_out) == (n, 0, 0), "{used:?}");
+    for epochs in [1, 2] {
+        let later = Setup { cache: cache.clone(), epochs, ..remote.clone() }.drive()?;
+        let fetches = later.fetches.context("figures")?;
+        ensure!((fetches.requests, fetches.bytes) == (0, 0), "{fetches:?}");
+        ensure!(fetches.cached == n * u64::from(epochs), "{fetches:?}");
+        let used = later.record_cache.context("a cache")?;
+        ensure!(used.saved_bytes > 0 && used.damaged == 0 && used.off.is_none());
+        for (epoch, expected) in later.epochs.iter().zip(&expected.epochs) {
+            ensure!(epoch.stream_digest == expected.stream_digest, "{}", epoch.epoch);
+            assert_whole(epoch, n)?;
+        }
+    }
+    // Nobody who did not ask for it has one.
+    let without = remote.drive()?;
+    ensure!(without.record_cache.is_none() && without.fetches.is_some());
+    Ok(())
+}
+
+#[test]
+fn what_is_damaged_in_the_cache_is_fetched_again_and_what_changed_is_not_used()
+-> Result<()> {
+    let data = generated()?;
+    let folder = tempfile::tempdir()?;
+    let cache = folder.path().join("cache");
+    let objects = double(&data, |_| PROMPT)?;
+    let remote = Setup {
+        objects: Some(objects.clone()),
+        cache: Some(cache.clone()),
+        ..Setup::new(&data)
+    };
+    let expected = remote.run()?;
+    let [segment] = &segments(&cache)?[..] else { anyhow::bail!("one segment") };
+    let whole = std::fs::read(segment)?;
+    // All records, and not the directory behind them.
+    let mut damaged = whole.clone();
+    let sizes = files(&data)?.into_iter().filter(|(name, _)| name.ends_with(".jpg"));
+    let n_bytes: usize = sizes.map(|(_, bytes)| bytes.len()).sum();
+    damaged[64..64 + n_bytes].iter_mut().for_each(|byte| *byte ^= 0x11);
+    std::fs::write(segment, damaged)?;
+    let again = remote.drive()?;
+    let used = again.record_cache.context("a cache")?;
+    ensure!(used.damaged > 0 && used.hits == 0, "{used:?}");
+    ensure!(again.epochs[0].stream_digest == expected.stream_digest);
+    ensure!(again.epochs[0].skipped.is_empty() && again.damaged.samples == 0);
+    // What was fetched again is kept, and later found.
+    let healed = remote.drive()?;
+    ensure!(healed.record_cache.context("a cache")?.hits > 0);
+    // Each of two objects has the other's bytes now.
+    let mut images = files(&data)?.into_iter().filter(|(name, _)| name.ends_with(".jpg"));
+    let (one, other) = images.next().zip(images.next()).context("two images")?;
+    objects.put(&one.0, other.1);
+    objects.put(&other.0, one.1);
+    let changed = remote.drive()?;
+    let uncached = Setup { cache: None, ..remote.clone() }.run()?;
+    ensure!(changed.epochs[0].stream_digest == uncached.stream_digest);
+    ensure!(uncached.stream_digest != expected.stream_digest);
+    Ok(())
+}
+
 /// The line that a run ends with.
 fn failed(setup: &Setup) -> String {
     let error = setup.run().unwrap_err();

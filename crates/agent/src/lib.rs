@@ -36,6 +36,9 @@ pub use server::{
     Counts, Guest, JobCounts, Kept, SESSIONS, Server, ServerConfig, Sharing,
 };
 pub use session::epoch_batches;
-pub use store::{Age, DataRoot, FileStore, Identity, Store, StoreError};
+pub use store::{
+    Age, DataRoot, FileStore, Identity, ObjectRoot, ObjectStore, Store, StoreError,
+    Wanted,
+};
 // What a `FileStore` does with symbolic links.
 pub use bothends_csd::Links;

@@ -30,12 +30,12 @@ use listenfd::ListenFd;
 
 use self::log::Form;
 use self::reload::{Proofs, Reload};
-use self::sandbox::{Confined, Places, Sandbox};
+use self::sandbox::{Confined, Network, Places, Sandbox};
 use crate::door::{Door, News, Visits};
 use crate::session::limits;
 use crate::{
-    DataRoot, FileStore, Links, Memory, NoCosts, ResultMemory, SESSIONS, Server,
-    ServerConfig, Sharing, stop,
+    DataRoot, FileStore, Links, Memory, NoCosts, ObjectRoot, ResultMemory, SESSIONS,
+    Server, ServerConfig, Sharing, stop,
 };
 
 /// Serves preprocessed batches of the data set next to this program.
@@ -74,8 +74,10 @@ struct Args {
     #[arg(long, value_name = "URL", required = true)]
     listen: Vec<Address>,
     /// The folder that holds the data set, as it is on the host; for a mix of data sets NAME=DIR, once
-    /// for each, with the names that the host has for them
-    #[arg(long, value_name = "[NAME=]DIR", required = true)]
+    /// for each, with the names that the host has for them. Or the URL that the host reads, or another one
+    /// of the same objects, such as s3://bucket/prefix: credentials, endpoint and region are those of this
+    /// program's environment
+    #[arg(long, value_name = "[NAME=]DIR|URL", required = true)]
     data_root: Vec<DataRoot>,
     /// Follow symbolic links below the data root as long as they stay below it; without this they
     /// are refused
@@ -211,12 +213,9 @@ fn run(args: &Args) -> Result<()> {
         "--once ends after the first host of one address; give --listen once"
     );
     let links = if args.follow_links { Links::Beneath } else { Links::Refused };
-    let mut store = FileStore::of(&args.data_root, links)?;
     let cache = cache(args)?;
     let cache_root = cache.as_ref().map(|cache| cache.root.clone());
-    if let Some(cache) = cache {
-        store = store.with_cache(cache);
-    }
+    let data = Data::open(args, links, cache)?;
     let proofs = Proofs::of(args)?;
     let security = proofs.load()?;
     // From here on there is something to remove; until now a signal ends the program as it is.
@@ -224,7 +223,7 @@ fn run(args: &Args) -> Result<()> {
     let doors = open(args, &security)?;
     // Confined, the program opens no socket any more.
     let scrape = args.metrics.as_deref().map(metrics::bind).transpose()?;
-    let confined = confine(args, &store, (cache_root, &proofs))?;
+    let confined = confine(args, &data, (cache_root, &proofs))?;
     args.log.note(&confined.to_string());
     let config = ServerConfig {
         name: "agent".to_owned(),
@@ -232,14 +231,40 @@ fn run(args: &Args) -> Result<()> {
         n_workers: args.cores.unwrap_or_else(cores_here),
         n_slots: args.slots,
     };
-    let server =
-        Server::start(config, store, NoCosts).context("cannot start a thread")?;
+    let server = match data {
+        Data::Files(files) => Server::start(config, *files, NoCosts),
+        Data::Objects(root) => Server::start(config, root.start()?, NoCosts),
+    };
+    let server = server.context("cannot start a thread")?;
     let server = server.with_memory(args.memory).with_sessions(args.sessions);
     let server = server.with_pixels(args.max_pixels);
     let server = server.with_results(args.result_cache, args.share_results.into());
     let trusts = doors.iter().map(Door::trust).collect();
     let reload = Reload::new(proofs, trusts, signals);
     serve(args, &Arc::new(server), (doors, scrape), reload)
+}
+
+/// Where the data are.
+#[derive(Debug)]
+enum Data {
+    Files(Box<FileStore>),
+    Objects(Box<ObjectRoot>),
+}
+
+impl Data {
+    fn open(args: &Args, links: Links, cache: Option<Cache>) -> Result<Self> {
+        if let Some(mut root) = ObjectRoot::of(&args.data_root)? {
+            if let Some(cache) = cache {
+                root = root.with_cache(cache);
+            }
+            return Ok(Self::Objects(Box::new(root)));
+        }
+        let mut files = FileStore::of(&args.data_root, links)?;
+        if let Some(cache) = cache {
+            files = files.with_cache(cache);
+        }
+        Ok(Self::Files(Box::new(files)))
+    }
 }
 
 /// Serves hosts until a signal comes, or with `--once` the first has left.
@@ -308,11 +333,35 @@ fn serve_at(
 /// What is read once hosts are served: the data, random numbers, and how much memory and time there is.
 const READ: [&str; 4] = ["/dev/urandom", "/proc/meminfo", "/proc/self", "/sys/fs/cgroup"];
 
+/// What is read to speak to a store: names of hosts, trusted authorities, and the files that hold
+/// credentials by the stores' own conventions, of which tokens are renewed.
+const READ_FOR_STORES: [&str; 9] = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/etc/ssl",
+    "/etc/pki",
+    "/run/systemd/resolve",
+];
+const STORE_FILES: [&str; 8] = [
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "AWS_CA_BUNDLE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_SERVICE_ACCOUNT",
+    "AZURE_FEDERATED_TOKEN_FILE",
+];
+
 /// Gives up what serving does not need. Before the first thread is started, and after the door is
 /// open.
 fn confine(
     args: &Args,
-    store: &FileStore,
+    data: &Data,
     (cache, proofs): (Option<PathBuf>, &Proofs),
 ) -> Result<Confined> {
     if args.sandbox != Sandbox::Off {
@@ -320,7 +369,18 @@ fn confine(
     }
     let parent = |path: &Path| path.parent().map(Path::to_owned);
     let mut places = Places::default();
-    places.read.extend(store.roots().map(Path::to_owned));
+    match data {
+        Data::Files(files) => places.read.extend(files.roots().map(Path::to_owned)),
+        Data::Objects(_) => {
+            places.network = Network::Stores;
+            let roots = args.data_root.iter().filter_map(|root| root.path.to_str());
+            let folders = roots.filter_map(|root| root.strip_prefix("file://"));
+            places.read.extend(folders.map(PathBuf::from));
+            places.read.extend(READ_FOR_STORES.map(PathBuf::from));
+            let named = STORE_FILES.into_iter().filter_map(std::env::var_os);
+            places.read.extend(named.map(PathBuf::from));
+        }
+    }
     places.read.extend(READ.map(PathBuf::from));
     for file in proofs.files() {
         // A new one may be another file of that name, or what a link of that name leads to by then.

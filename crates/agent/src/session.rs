@@ -19,7 +19,7 @@ use bothends_ops::{Pipeline, Room};
 use dashmap::DashMap;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use crate::store::{Seen, Store};
+use crate::store::{Seen, Store, Wanted};
 
 /// A session that was accepted.
 #[derive(Debug)]
@@ -147,13 +147,17 @@ impl Tables {
                 session.sample_bytes
             ));
         }
-        let first = known.table.file_path(known.table.extent(SampleId(0)).file);
+        let file = known.table.extent(SampleId(0)).file;
+        let first = known.table.file_path(file);
         store.probe(&first).map_err(|e| {
             format!(
                 "{}; does the device have the data set at its data root?",
                 one_line(&e)
             )
         })?;
+        if let Some(mark) = known.table.mark(file) {
+            store.compare(&first, mark).map_err(|e| one_line(&e))?;
+        }
         let seen = Seen::nothing(known.table.n_files());
         let (seed, max_batch, equals) =
             (session.seed, session.max_batch, Equals::default());
@@ -194,9 +198,11 @@ impl Known {
     /// length.
     fn other_len(&self, sample: SampleId, store: &dyn Store) -> Option<u64> {
         let expected = self.table.file_len(sample)?;
-        let path = self.table.file_path(self.table.extent(sample).file);
+        let file = self.table.extent(sample).file;
+        let (path, mark) = (self.table.file_path(file), self.table.mark(file));
         // A read of no bytes still returns the file's length.
-        let (file_len, _) = store.read(&path, 0, 0, &mut Vec::new()).ok()?.age;
+        let nothing = Wanted { path: &path, offset: 0, len: 0, mark };
+        let (file_len, _) = store.read(nothing, &mut Vec::new()).ok()?.age;
         (file_len != expected).then_some(file_len)
     }
 
@@ -264,7 +270,8 @@ impl Agreed {
                 // Whatever is in it, it is another file.
                 return Ok(Some(RecordDigest { len: file_len, hash: 0 }));
             }
-            let read = store.read(&path, offset, len, &mut record);
+            let wanted = Wanted { path: &path, offset, len, mark: table.mark(file) };
+            let read = store.read(wanted, &mut record);
             // From now on samples are made of this very file, or not at all.
             let is_had = read.is_ok_and(|identity| self.seen.is_same(file, &identity));
             Ok(is_had.then(|| RecordDigest::of(&record, inquiry.seed)))

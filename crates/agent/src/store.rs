@@ -2,8 +2,10 @@
 //!
 //! [`FileStore`] is the files under a data root, or under several of which each has a name. Paths come from the host's extent table, so every one is
 //! opened beneath the root, whatever the table itself checked. A file that got the name of another one is
-//! another file, and a root that got the name of another is looked at when a session begins. Nothing here
-//! knows a format or a sample.
+//! another file, and a root that got the name of another is looked at when a session begins. `remote` has the
+//! objects of a store on the network. Nothing here knows a format or a sample.
+
+mod remote;
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -16,9 +18,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bothends_core::sample::FileIdx;
-use bothends_csd::{Beneath, Links, keeps_its_number, will_need};
+use bothends_csd::{Beneath, Links, is_of_machine, keeps_its_number, will_need};
+use bothends_dataset::FileMark;
 use bothends_side_index::{Beside, Cache, Place, SideIndex};
+use bothends_storage::StorageError;
 use xxhash_rust::xxh3::xxh3_64;
+
+pub use self::remote::{ObjectRoot, ObjectStore};
 
 /// Bytes that could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +34,19 @@ pub struct StoreError {
     pub path: PathBuf,
     /// What the system said.
     pub source: io::Error,
+}
+
+impl StoreError {
+    /// Whether it says nothing about what the file holds: another attempt, or another machine, may read it.
+    #[must_use]
+    pub fn is_of_machine(&self) -> bool {
+        let kind = self.source.kind();
+        is_of_machine(&self.source)
+            || kind == io::ErrorKind::StaleNetworkFileHandle
+            || StorageError::of(&self.source).is_some_and(|_| {
+                !matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
+            })
+    }
 }
 
 /// How long a file is, in bytes, and when it was last changed, in nanoseconds since 1970: what
@@ -96,6 +115,20 @@ impl Seen {
     }
 }
 
+/// Bytes of a file.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// The file, relative to the store's root.
+    pub path: &'a str,
+    /// Where they begin.
+    pub offset: u64,
+    /// How many.
+    pub len: u32,
+    /// What the file was when the host listed it, if the host says. Files of a folder are told by the bytes
+    /// of some of their records instead: two copies have no mark in common.
+    pub mark: Option<&'a FileMark>,
+}
+
 /// A place that holds the files of a data set, and what is known of its images.
 ///
 /// # Contract
@@ -104,22 +137,17 @@ impl Seen {
 /// `len` bytes of the file that has this name now, or fails; it blocks, and workers call it side
 /// by side. A length is checked against the file before memory is taken for it.
 pub trait Store: Send + Sync + Debug {
-    /// Reads `len` bytes from `offset` of the file `path` into `dst`; which file it was.
+    /// Reads what is wanted into `dst`; which file it was.
     ///
     /// # Errors
-    /// The file is missing, unreadable, or ends before `offset + len`.
-    fn read(
-        &self,
-        path: &str,
-        offset: u64,
-        len: u32,
-        dst: &mut Vec<u8>,
-    ) -> Result<Identity, StoreError>;
+    /// The file is missing, unreadable, or ends before the last byte; or it is not the one of the mark, in
+    /// a store that can tell.
+    fn read(&self, wanted: Wanted<'_>, dst: &mut Vec<u8>)
+    -> Result<Identity, StoreError>;
 
-    /// Has `len` bytes from `offset` of the file `path` brought nearer, if that can be done without
-    /// waiting for them: they will be read soon. May wait for the file to open. What goes wrong
-    /// is for `read` to say.
-    fn read_ahead(&self, _path: &str, _offset: u64, _len: u32) {}
+    /// Has these bytes brought nearer, if that can be done without waiting for them: they will be read
+    /// soon. May wait for the file to open. What goes wrong is for `read` to say.
+    fn read_ahead(&self, _wanted: Wanted<'_>) {}
 
     /// Checks that the file `path` is there and can be opened: a session begins. What lies at the
     /// store's root now is what is read from now on.
@@ -127,6 +155,14 @@ pub trait Store: Send + Sync + Debug {
     /// # Errors
     /// It is not.
     fn probe(&self, path: &str) -> Result<(), StoreError>;
+
+    /// Checks that a file is the one of its mark, in a store that can tell.
+    ///
+    /// # Errors
+    /// It is another one, or nobody can say.
+    fn compare(&self, _path: &str, _mark: &FileMark) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// What earlier epochs left to know of the images here; `None` where nothing is kept. An
     /// emulated device keeps nothing: what its models say must not depend on who ran before.
@@ -342,9 +378,7 @@ impl FileStore {
 impl Store for FileStore {
     fn read(
         &self,
-        path: &str,
-        offset: u64,
-        len: u32,
+        Wanted { path, offset, len, .. }: Wanted<'_>,
         dst: &mut Vec<u8>,
     ) -> Result<Identity, StoreError> {
         let open = self.open(path)?;
@@ -364,7 +398,7 @@ impl Store for FileStore {
     }
 
     /// Into the page cache, which the kernel does on its own.
-    fn read_ahead(&self, path: &str, offset: u64, len: u32) {
+    fn read_ahead(&self, Wanted { path, offset, len, .. }: Wanted<'_>) {
         if let Ok(open) = self.open(path) {
             will_need(&open.file, offset, u64::from(len).min(MOST_AHEAD_BYTES));
         }
@@ -383,6 +417,10 @@ impl Store for FileStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn wanted(path: &str, offset: u64, len: u32) -> Wanted<'_> {
+        Wanted { path, offset, len, mark: None }
+    }
 
     fn store_with(name: &str, bytes: &[u8]) -> (tempfile::TempDir, FileStore) {
         let dir = tempfile::tempdir().unwrap();
@@ -405,7 +443,7 @@ mod tests {
         let mut bytes = Vec::new();
         for (path, expected) in [("a/x", b"one"), ("b/x", b"two"), ("a/x", b"one")] {
             store.probe(path).unwrap();
-            store.read(path, 0, 3, &mut bytes).unwrap();
+            store.read(wanted(path, 0, 3), &mut bytes).unwrap();
             assert_eq!(bytes, expected);
         }
         for path in ["c/x", "x", "a", "a/../b/x", ""] {
@@ -432,9 +470,9 @@ mod tests {
     fn reads_exactly_the_bytes_asked_for() {
         let (_dir, store) = store_with("a", b"0123456789");
         let mut dst = vec![9; 100];
-        store.read("a", 3, 4, &mut dst).unwrap();
+        store.read(wanted("a", 3, 4), &mut dst).unwrap();
         assert_eq!(dst, b"3456");
-        store.read("a", 10, 0, &mut dst).unwrap();
+        store.read(wanted("a", 10, 0), &mut dst).unwrap();
         assert!(dst.is_empty());
     }
 
@@ -442,14 +480,14 @@ mod tests {
     fn a_file_that_takes_the_place_of_another_is_the_one_that_is_read() {
         let (dir, store) = store_with("a", b"old");
         let mut dst = Vec::new();
-        let age = store.read("a", 0, 3, &mut dst).unwrap();
-        assert_eq!(store.read("a", 0, 3, &mut dst).unwrap(), age);
+        let age = store.read(wanted("a", 0, 3), &mut dst).unwrap();
+        assert_eq!(store.read(wanted("a", 0, 3), &mut dst).unwrap(), age);
         std::fs::write(dir.path().join("b"), b"new").unwrap();
         std::fs::rename(dir.path().join("b"), dir.path().join("a")).unwrap();
-        store.read("a", 0, 3, &mut dst).unwrap();
+        store.read(wanted("a", 0, 3), &mut dst).unwrap();
         assert_eq!(dst, b"new");
         std::fs::remove_file(dir.path().join("a")).unwrap();
-        store.read("a", 0, 3, &mut dst).unwrap_err();
+        store.read(wanted("a", 0, 3), &mut dst).unwrap_err();
     }
 
     #[test]
@@ -457,7 +495,7 @@ mod tests {
         let (_dir, store) = store_with("a", b"0123");
         let mut dst = Vec::new();
         for (offset, len) in [(0, u32::MAX), (u64::MAX, 1), (4, 1)] {
-            let error = store.read("a", offset, len, &mut dst).unwrap_err();
+            let error = store.read(wanted("a", offset, len), &mut dst).unwrap_err();
             assert!(error.to_string().contains("/a beside"), "{error}");
             assert!(
                 error.source.to_string().contains("it has 4 bytes"),
@@ -487,7 +525,7 @@ mod tests {
         let pipe = dir.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
         assert!(made.success());
-        let error = store.read("pipe", 0, 1, &mut Vec::new()).unwrap_err();
+        let error = store.read(wanted("pipe", 0, 1), &mut Vec::new()).unwrap_err();
         assert_eq!(error.source.to_string(), "it is no regular file");
         assert!(store.probe("pipe").is_err());
     }
@@ -502,18 +540,18 @@ mod tests {
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(secret.path().join("key"), &link).unwrap();
         let mut dst = Vec::new();
-        let error = store.read("link", 0, 6, &mut dst).unwrap_err();
+        let error = store.read(wanted("link", 0, 6), &mut dst).unwrap_err();
         assert!(error.source.to_string().contains("--follow-links"), "{}", error.source);
         assert!(store.probe("link").is_err() && dst.is_empty());
         let following = FileStore::with_links(dir.path(), Links::Beneath).unwrap();
-        let error = following.read("link", 0, 6, &mut dst).unwrap_err();
+        let error = following.read(wanted("link", 0, 6), &mut dst).unwrap_err();
         assert!(error.source.to_string().contains("data root"), "{}", error.source);
         // The file that is open is not believed either once its name is a link.
-        following.read("a", 0, 6, &mut dst).unwrap();
+        following.read(wanted("a", 0, 6), &mut dst).unwrap();
         std::fs::rename(&link, dir.path().join("a")).unwrap();
-        following.read("a", 0, 6, &mut dst).unwrap_err();
+        following.read(wanted("a", 0, 6), &mut dst).unwrap_err();
         std::os::unix::fs::symlink("b", &link).unwrap();
-        following.read("link", 0, 5, &mut dst).unwrap();
+        following.read(wanted("link", 0, 5), &mut dst).unwrap();
         assert_eq!(dst, b"other");
     }
 
@@ -547,13 +585,13 @@ mod tests {
         fill(b"old");
         let store = FileStore::new(&root).unwrap();
         let mut dst = Vec::new();
-        let old = store.read("a", 0, 3, &mut dst).unwrap();
+        let old = store.read(wanted("a", 0, 3), &mut dst).unwrap();
         std::fs::rename(&root, dir.path().join("away")).unwrap();
         fill(b"new");
-        assert_eq!(store.read("a", 0, 3, &mut dst).unwrap(), old);
+        assert_eq!(store.read(wanted("a", 0, 3), &mut dst).unwrap(), old);
         assert_eq!(dst, b"old", "a session's files are not mixed");
         store.probe("a").unwrap();
-        let new = store.read("a", 0, 3, &mut dst).unwrap();
+        let new = store.read(wanted("a", 0, 3), &mut dst).unwrap();
         assert_eq!(dst, b"new");
         assert!(new != old && new.mark() != old.mark());
     }

@@ -14,14 +14,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bothends_core::one_line;
 use bothends_core::sample::{Encoding, Extent, FileIdx, SampleKey};
-use bothends_csd::is_of_machine;
 use bothends_dataset::{Piece, WrongChecksum};
 use bothends_ops::{OpsError, SampleFault, Scratch};
 use bothends_side_index::Name;
 
 use crate::costs::{SampleWork, ThreadClock};
 use crate::session::{Agreed, Known};
-use crate::store::{Identity, Store};
+use crate::store::{Identity, Store, Wanted};
 use results::Original;
 
 /// A longer record's memory is not kept for the next.
@@ -131,7 +130,9 @@ impl Site<'_> {
     /// Has the sample's record brought nearer while others are being made.
     pub(crate) fn read_ahead(self, key: SampleKey) {
         let Extent { file, offset, len } = self.piece(key).extent;
-        self.store.read_ahead(&self.agreed.known.table.file_path(file), offset, len);
+        let table = &self.agreed.known.table;
+        let (path, mark) = (table.file_path(file), table.mark(file));
+        self.store.read_ahead(Wanted { path: &path, offset, len, mark });
     }
 }
 
@@ -211,13 +212,12 @@ impl Bench {
         let Extent { file, offset, len } = piece.extent;
         let path = table.file_path(file);
         let Self { record: bytes, scratch, note } = self;
+        let wanted = Wanted { path: &path, offset, len, mark: table.mark(file) };
         let identity =
-            site.store.read(&path, offset, len, bytes).map_err(
-                |e| match is_of_machine(&e.source) {
-                    true => Fault::Machine(one_line(&e)),
-                    false => Fault::Unread(one_line(&e)),
-                },
-            )?;
+            site.store.read(wanted, bytes).map_err(|e| match e.is_of_machine() {
+                true => Fault::Machine(one_line(&e)),
+                false => Fault::Unread(one_line(&e)),
+            })?;
         let (file_len, _) = identity.age;
         if table.file_len(key.sample).is_some_and(|expected| expected != file_len) {
             return Err(Fault::Unread(format!(

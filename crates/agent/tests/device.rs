@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bothends_agent::conformance::{self, Exercise, done};
 use bothends_agent::{
     Cost, Costs, FileStore, Hold, Identity, Memory, NoCosts, Server, ServerConfig, Store,
-    StoreError, ThreadClock, Work,
+    StoreError, ThreadClock, Wanted, Work,
 };
 use bothends_csd::Transport as _;
 use bothends_csd::loopback::Loopback;
@@ -293,13 +293,11 @@ struct Breaking {
 impl Store for Breaking {
     fn read(
         &self,
-        path: &str,
-        offset: u64,
-        len: u32,
+        wanted: Wanted<'_>,
         dst: &mut Vec<u8>,
     ) -> Result<Identity, StoreError> {
         assert!(self.is_broken.swap(true, Ordering::Relaxed), "broken on purpose");
-        self.files.read(path, offset, len, dst)
+        self.files.read(wanted, dst)
     }
 
     fn probe(&self, path: &str) -> Result<(), StoreError> {
@@ -333,17 +331,15 @@ struct Failing {
 impl Store for Failing {
     fn read(
         &self,
-        path: &str,
-        offset: u64,
-        len: u32,
+        wanted: Wanted<'_>,
         dst: &mut Vec<u8>,
     ) -> Result<Identity, StoreError> {
         if self.n_before.fetch_sub(1, Ordering::Relaxed) == 0 {
             // EMFILE: too many open files.
             let source = std::io::Error::from_raw_os_error(24);
-            return Err(StoreError { path: path.into(), source });
+            return Err(StoreError { path: wanted.path.into(), source });
         }
-        self.files.read(path, offset, len, dst)
+        self.files.read(wanted, dst)
     }
 
     fn probe(&self, path: &str) -> Result<(), StoreError> {

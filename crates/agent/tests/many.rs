@@ -15,7 +15,7 @@ use bothends_agent::conformance::{self, Exercise, done};
 use bothends_agent::door::{Door, Visits};
 use bothends_agent::{
     Cost, Costs, FileStore, Hold, Identity, Memory, NoCosts, Server, ServerConfig, Store,
-    StoreError, ThreadClock, Work,
+    StoreError, ThreadClock, Wanted, Work,
 };
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_core::sample::{Encoding, Extent};
@@ -112,17 +112,15 @@ impl Gated {
 impl Store for Gated {
     fn read(
         &self,
-        path: &str,
-        offset: u64,
-        len: u32,
+        wanted: Wanted<'_>,
         dst: &mut Vec<u8>,
     ) -> Result<Identity, StoreError> {
-        self.gate.read.lock().unwrap().push(path.to_owned());
+        self.gate.read.lock().unwrap().push(wanted.path.to_owned());
         let is_open = self.gate.is_open.lock().unwrap();
         let opened =
             self.gate.opened.wait_timeout_while(is_open, PATIENCE, |is_open| !*is_open);
         assert!(!opened.unwrap().1.timed_out(), "nobody opened the gate");
-        self.files.read(path, offset, len, dst)
+        self.files.read(wanted, dst)
     }
 
     fn probe(&self, path: &str) -> Result<(), StoreError> {

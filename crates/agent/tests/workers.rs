@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bothends_agent::conformance::{self, Exercise};
 use bothends_agent::{
-    FileStore, Identity, NoCosts, Server, ServerConfig, Store, StoreError,
+    FileStore, Identity, NoCosts, Server, ServerConfig, Store, StoreError, Wanted,
 };
 use bothends_core::ids::{BatchIdx, SampleId};
 use bothends_csd::loopback::Loopback;
@@ -113,23 +113,21 @@ impl Watched {
 impl Store for Watched {
     fn read(
         &self,
-        path: &str,
-        offset: u64,
-        len: u32,
+        wanted: Wanted<'_>,
         dst: &mut Vec<u8>,
     ) -> Result<Identity, StoreError> {
         self.log.n_read.fetch_add(1, Ordering::SeqCst);
-        self.log.note(path);
-        if path == self.log.held {
+        self.log.note(wanted.path);
+        if wanted.path == self.log.held {
             let is_unread = |read: &mut HashSet<String>| !read.contains(self.log.until);
             let read = self.log.read.lock().unwrap();
             let waited = self.log.changed.wait_timeout_while(read, PATIENCE, is_unread);
             assert!(!waited.unwrap().1.timed_out(), "nobody went on meanwhile");
         }
-        self.files.read(path, offset, len, dst)
+        self.files.read(wanted, dst)
     }
 
-    fn read_ahead(&self, _path: &str, _offset: u64, _len: u32) {
+    fn read_ahead(&self, _wanted: Wanted<'_>) {
         self.log.n_ahead.fetch_add(1, Ordering::SeqCst);
     }
 

@@ -199,7 +199,8 @@ void be_text_release(char *text);
 // `objective` ("throughput"), `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or
 // "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad", "wrap" or "even"), `on_bad`
 // ("raise", "skip", "replace" or "zero"), `audit` (1), `memory` (MiB), `held_batches` (1), `reader`,
-// `side_index`, `page_cache`, `cache_size` ("auto"), `fetch_requests`, `fetch_reorder`, `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
+// `side_index`, `page_cache`, `cache_size` ("auto"), `cache` (a directory for records fetched from a remote store),
+// `fetch_requests`, `fetch_reorder`, `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
 // `be_batch_device`), `pin_memory` (false; true page-locks batches in host memory for the caller's copies).
 //
 // # Safety

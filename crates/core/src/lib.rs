@@ -28,6 +28,7 @@ mod width;
 pub use columns::columns;
 pub use line::{one_line, one_line_by};
 pub use preprocessing::{arith, blocks, recipe, rng, sample, tensor};
+pub use scheduling::fetch::link;
 pub use scheduling::{
     claim, digest, epoch, fetch, ledger, members, objective, order, permutation, plan,
     rates, resume, select,

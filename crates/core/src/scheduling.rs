@@ -5,7 +5,8 @@
 //! by a sampler. `claim` and `ledger` say who has which batch, and `rates` how fast the prongs are.
 //! `select` decides who claims what and what is delivered next, and `objective` what the epoch
 //! optimises. `epoch` puts these together for one epoch, `members` decides which members of a pool take
-//! part in it, and `fetch` which bytes of remote objects are requested for it. `resume` and `digest` record how far an epoch
+//! part in it, and `fetch` which bytes of remote objects are requested for it, and whether a device's results are
+//! worth the link (`fetch::link`). `resume` and `digest` record how far an epoch
 //! has come and what it delivered.
 
 pub mod order;

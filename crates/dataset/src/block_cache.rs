@@ -1,4 +1,5 @@
-//! The block cache: JPEGs of a data set, transcoded to the blocks of a store while a host was idle.
+//! The block cache: JPEGs of a data set, transcoded to the blocks of a store while a host was idle. The cache
+//! of fetched records has the same form, with the records themselves in place of row groups ([`Kind`]).
 //!
 //! Records lie in *segments*, files that are written once and never changed, as those of the side index.
 //! A record is found by the [`key`](crate::side_index::key) of where its image is, and is valid only
@@ -8,7 +9,7 @@
 //! segment, not its life on a disk.
 //!
 //! ```text
-//! 0   "BEBLOCK1"                       all numbers little-endian
+//! 0   "BEBLOCK1" or "BERECOR1"         all numbers little-endian
 //! 8   number of records: u64
 //! 16  offset of the directory: u64
 //! 24  XXH3-64 of the directory: u64
@@ -20,6 +21,8 @@
 //!         key, stamp, offset: u64 each; length, end of its head: u32 each
 //!     heads, profiles (section 4)
 //! ```
+//!
+//! A fetched record has no profile, and its head is the XXH3-64 of its bytes: 8 bytes.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -36,9 +39,6 @@ pub const SEAL_BYTES: usize = 32;
 /// Bytes of a record's line in the directory.
 pub const LINE_BYTES: usize = 32;
 
-/// How a segment's name begins.
-pub const PREFIX: &str = "blocks-";
-
 /// How a segment's name ends.
 pub const EXTENSION: &str = "segment";
 
@@ -49,13 +49,66 @@ const MAX_RECORDS: u64 = 1 << 26;
 /// Bytes of a directory before its lines.
 const COUNTS_BYTES: usize = 16;
 
-const MAGIC: &[u8; 8] = b"BEBLOCK1";
+/// What the records of a segment are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Row groups of transcoded images.
+    #[default]
+    Blocks,
+    /// Records as they were fetched from a remote store.
+    Records,
+}
 
-/// Whether a file of this name is a segment.
+impl Kind {
+    /// How a segment's name begins.
+    #[must_use]
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Blocks => "blocks-",
+            Self::Records => "records-",
+        }
+    }
+
+    /// Whether a file of this name is a segment of this kind.
+    #[must_use]
+    pub fn is_segment(self, name: &str) -> bool {
+        let rest = name.strip_prefix(self.prefix());
+        let rest = rest.and_then(|rest| rest.strip_suffix(EXTENSION));
+        rest.is_some_and(|rest| rest.ends_with('.'))
+    }
+
+    fn magic(self) -> &'static [u8; 8] {
+        match self {
+            Self::Blocks => b"BEBLOCK1",
+            Self::Records => b"BERECOR1",
+        }
+    }
+
+    /// Whether these describe a record of `len` bytes.
+    fn fits(self, profile: &[u8], head: &[u8], len: u32) -> bool {
+        match self {
+            Self::Blocks => Profile::read(profile)
+                .zip(Head::read(head))
+                .and_then(|(profile, head)| Blocks::new(profile, head))
+                .is_some_and(|blocks| blocks.head().lies_in(len)),
+            Self::Records => profile.is_empty() && head.len() == CHECKSUM_BYTES,
+        }
+    }
+}
+
+/// Bytes of a fetched record's head.
+const CHECKSUM_BYTES: usize = 8;
+
+/// The head of a fetched record, which says whether its bytes are whole.
+#[must_use]
+pub fn checksum(record: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    xxh3_64(record).to_le_bytes()
+}
+
+/// Whether a file of this name is a segment, of either kind.
 #[must_use]
 pub fn is_segment(name: &str) -> bool {
-    let rest = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(EXTENSION));
-    rest.is_some_and(|rest| rest.ends_with('.'))
+    Kind::Blocks.is_segment(name) || Kind::Records.is_segment(name)
 }
 
 /// What tells a file from another that has had its name: its length in bytes, and the times at which
@@ -137,6 +190,7 @@ pub struct NewRecord<'a> {
 /// The records of a segment, without their row groups.
 #[derive(Debug, Clone, Default)]
 pub struct Directory {
+    kind: Kind,
     lines: Vec<Line>,
     heads: Vec<u8>,
     profiles: Vec<u8>,
@@ -148,6 +202,12 @@ pub struct Directory {
 const PROFILE_IN_HEAD: Range<usize> = 4..8;
 
 impl Directory {
+    /// One of records of this kind, without any.
+    #[must_use]
+    pub fn of(kind: Kind) -> Self {
+        Self { kind, ..Self::default() }
+    }
+
     /// The lines, in the order of their offsets.
     #[must_use]
     pub fn lines(&self) -> &[Line] {
@@ -158,12 +218,17 @@ impl Directory {
     /// for one whose head and profile do not fit its length, or that has no room.
     pub fn push(&mut self, record: &NewRecord<'_>, offset: u64) -> bool {
         let NewRecord { key, stamp, profile, head, len } = *record;
-        let fits = Profile::read(profile)
-            .zip(Head::read(head))
-            .and_then(|(profile, head)| Blocks::new(profile, head))
-            .is_some_and(|blocks| blocks.head().lies_in(len));
-        if !fits || self.lines.len() as u64 >= MAX_RECORDS {
+        if !self.kind.fits(profile, head, len) || self.lines.len() as u64 >= MAX_RECORDS {
             return false;
+        }
+        let start = self.heads.len();
+        let Ok(head_end) = u32::try_from(start.saturating_add(head.len())) else {
+            return false;
+        };
+        if self.kind == Kind::Records {
+            self.heads.extend_from_slice(head);
+            self.lines.push(Line { key, stamp, offset, len, head_end });
+            return true;
         }
         let at = match self.known.get(profile) {
             Some(at) => *at,
@@ -173,10 +238,6 @@ impl Directory {
                 self.known.insert(profile.to_vec(), at);
                 at
             }
-        };
-        let start = self.heads.len();
-        let Ok(head_end) = u32::try_from(start.saturating_add(head.len())) else {
-            return false;
         };
         self.heads.extend_from_slice(head);
         self.heads[start..][PROFILE_IN_HEAD].copy_from_slice(&at.to_le_bytes());
@@ -201,10 +262,23 @@ impl Directory {
         Outline::new(profile, head)
     }
 
-    fn parts(&self, number: usize) -> Option<(&[u8], &[u8])> {
+    /// What the bytes of the fetched record on line `number` are held against ([`checksum`]).
+    #[must_use]
+    pub fn checksum(&self, number: usize) -> Option<[u8; CHECKSUM_BYTES]> {
+        self.head(number)?.try_into().ok()
+    }
+
+    fn head(&self, number: usize) -> Option<&[u8]> {
         let line = self.lines.get(number)?;
         let before = number.checked_sub(1).map_or(0, |n| self.lines[n].head_end);
-        let head = self.heads.get(before as usize..line.head_end as usize)?;
+        self.heads.get(before as usize..line.head_end as usize)
+    }
+
+    fn parts(&self, number: usize) -> Option<(&[u8], &[u8])> {
+        let head = self.head(number)?;
+        if self.kind == Kind::Records {
+            return Some((&[], head));
+        }
         let profile = self.profiles.get(Head::read(head)?.profile as usize..)?;
         Some((profile, head))
     }
@@ -252,6 +326,12 @@ impl Directory {
     }
 }
 
+/// What a segment with this header has; `None` for one of another version.
+fn kind_of(header: &[u8; HEADER_BYTES]) -> Option<Kind> {
+    let mut kinds = [Kind::Blocks, Kind::Records].into_iter();
+    kinds.find(|kind| header.starts_with(kind.magic()))
+}
+
 /// Where a segment's directory lies, in bytes: from its header and the length of its file.
 ///
 /// # Errors
@@ -260,7 +340,7 @@ pub fn directory_range(
     header: &[u8; HEADER_BYTES],
     file_bytes: u64,
 ) -> Result<Range<u64>, Unreadable> {
-    if !header.starts_with(MAGIC) {
+    if kind_of(header).is_none() {
         return Err(Unreadable("its header"));
     }
     let (n_records, start) = (number(&header[8..]), number(&header[16..]));
@@ -296,15 +376,12 @@ pub fn directory(
     }
     let (n_records, start) = (number(&header[8..]), number(&header[16..]));
     let broken = Unreadable("its directory");
-    let directory = split(bytes, n_records).ok_or(broken)?;
+    let kind = kind_of(header).ok_or(Unreadable("its header"))?;
+    let directory = split(kind, bytes, n_records).ok_or(broken)?;
     let mut end = HEADER_BYTES as u64;
     for (n, line) in directory.lines.iter().enumerate() {
         let (profile, head) = directory.parts(n).ok_or(broken)?;
-        let fits = Profile::read(profile)
-            .zip(Head::read(head))
-            .and_then(|(profile, head)| Blocks::new(profile, head))
-            .is_some_and(|blocks| blocks.head().lies_in(line.len));
-        if !fits || line.offset < end {
+        if !kind.fits(profile, head, line.len) || line.offset < end {
             return Err(broken);
         }
         end = line.offset.checked_add(line.len.into()).ok_or(broken)?;
@@ -313,7 +390,7 @@ pub fn directory(
 }
 
 /// The parts of a directory's bytes.
-fn split(bytes: &[u8], n_records: u64) -> Option<Directory> {
+fn split(kind: Kind, bytes: &[u8], n_records: u64) -> Option<Directory> {
     let (counts, rest) = bytes.split_first_chunk::<COUNTS_BYTES>()?;
     let length = |at: usize| usize::try_from(number(&counts[at..])).ok();
     let (n_heads, n_profiles) = (length(0)?, length(8)?);
@@ -325,6 +402,7 @@ fn split(bytes: &[u8], n_records: u64) -> Option<Directory> {
     }
     let (lines, _) = lines.as_chunks();
     Some(Directory {
+        kind,
         lines: lines.iter().map(decode).collect(),
         heads: heads.to_vec(),
         profiles: profiles.to_vec(),
@@ -359,7 +437,7 @@ pub fn header(
     sign: impl FnOnce([&[u8]; 2]) -> [u8; SEAL_BYTES],
 ) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
-    header[..8].copy_from_slice(MAGIC);
+    header[..8].copy_from_slice(directory.kind.magic());
     header[8..16].copy_from_slice(&(directory.lines.len() as u64).to_le_bytes());
     header[16..24].copy_from_slice(&start.to_le_bytes());
     header[24..32].copy_from_slice(&xxh3_64(encoded).to_le_bytes());
@@ -459,7 +537,7 @@ mod tests {
             n_records in 0_u64..9,
         ) {
             let mut header = [0; HEADER_BYTES];
-            header[..8].copy_from_slice(MAGIC);
+            header[..8].copy_from_slice(Kind::Blocks.magic());
             header[8..16].copy_from_slice(&n_records.to_le_bytes());
             header[16..24].copy_from_slice(&200_u64.to_le_bytes());
             header[24..32].copy_from_slice(&xxh3_64(&bytes).to_le_bytes());
@@ -514,6 +592,32 @@ mod tests {
         assert!(!Directory::default().push(&record, 64));
         assert!(!Directory::default().push(&NewRecord { head: &[1], ..record }, 64));
         assert!(!Directory::default().push(&NewRecord { profile: &[], ..record }, 64));
+    }
+
+    #[test]
+    fn a_segment_of_fetched_records_has_their_checksums() {
+        let mut bytes = vec![0; HEADER_BYTES];
+        let mut directory = Directory::of(Kind::Records);
+        for (key, record) in [(5, &b"first"[..]), (9, b"second")] {
+            let head = &checksum(record);
+            let len = u32::try_from(record.len()).unwrap();
+            let new = NewRecord { key, stamp: 1, profile: &[], head, len };
+            assert!(directory.push(&new, bytes.len() as u64));
+            assert!(!directory.push(&NewRecord { head: &[1], ..new }, 1 << 20));
+            bytes.extend_from_slice(record);
+        }
+        let encoded = directory.encode();
+        let header = header(&directory, &encoded, bytes.len() as u64, sign);
+        bytes[..HEADER_BYTES].copy_from_slice(&header);
+        bytes.extend(&encoded);
+        let found = read(&bytes).unwrap();
+        assert_eq!(found.checksum(1), Some(checksum(b"second")));
+        assert_eq!((found.checksum(2), found.outline(0)), (None, None));
+        // The same bytes as blocks have no profile.
+        bytes[..8].copy_from_slice(Kind::Blocks.magic());
+        let seal = sign([&bytes[..32], &encoded]);
+        bytes[32..64].copy_from_slice(&seal);
+        assert!(read(&bytes).is_err());
     }
 
     #[test]

@@ -35,5 +35,5 @@ pub use fields::{
 pub use formats::{Format, Found, find, find_fields};
 pub use storage::{Entry, Kind, Storage, Version};
 pub use table::{
-    JoinLabels, MANIFEST_VERSION, Piece, Table, TableBuilder, WrongChecksum,
+    FileMark, JoinLabels, MANIFEST_VERSION, Piece, Table, TableBuilder, WrongChecksum,
 };

@@ -70,6 +70,19 @@ pub struct Table {
     profiles: Vec<u8>,
     /// Whether every record is all of its file.
     are_whole_files: bool,
+    /// Per file what it was when it was listed, or empty: only a device that was told keeps it.
+    marks: Vec<Option<FileMark>>,
+}
+
+/// What a file of a remote store was when it was listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileMark {
+    /// Its length in bytes.
+    pub len: u64,
+    /// When it was last changed, in nanoseconds since 1970, if the store says.
+    pub modified_ns: Option<u64>,
+    /// The store's own mark of its version, if it has one.
+    pub etag: Option<Box<str>>,
 }
 
 impl Table {
@@ -102,6 +115,12 @@ impl Table {
     #[must_use]
     pub fn file_len(&self, sample: SampleId) -> Option<u64> {
         self.are_whole_files.then(|| u64::from(self.extent(sample).len))
+    }
+
+    /// What the file was when the sender of the manifest listed it; `None` where it did not say.
+    #[must_use]
+    pub fn mark(&self, file: FileIdx) -> Option<&FileMark> {
+        self.marks.get(file.0 as usize)?.as_ref()
     }
 
     /// What the side index knows the sample's record by.

@@ -13,7 +13,7 @@ pub use moment::{Counted, Moment, UsageSample, What};
 pub use result::{
     AcceleratorResult, Alone, Audits, BackResult, BlockCacheUse, Bytes, Cpu, Damaged,
     DamagedSample, Energy, EnergyDomain, EpochResult, FetchWaits, Fetches, FrontResult,
-    Memory, RunResult, Seen, Skipped, SourceSamples,
+    Memory, RecordCacheUse, RunResult, Seen, Skipped, SourceSamples,
 };
 pub use settings::Settings;
 pub use stall::Stall;

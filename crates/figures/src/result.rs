@@ -39,6 +39,9 @@ pub struct RunResult {
     /// Images transcoded while the host was idle; `None` where there is no such cache.
     #[serde(default)]
     pub block_cache: Option<BlockCacheUse>,
+    /// Records of a remote store that are kept on a local disk; `None` without `--cache`.
+    #[serde(default)]
+    pub record_cache: Option<RecordCacheUse>,
     /// What was fetched; `None` where the data are in no remote store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetches: Option<Fetches>,
@@ -287,6 +290,15 @@ pub struct Fetches {
     pub failed: u64,
     /// Records that a device took, or an epoch that was ended, before they were used.
     pub withdrawn: u64,
+    /// Records that the cache on a local disk had, so that they were not fetched, and their bytes.
+    #[serde(default)]
+    pub cached: u64,
+    /// Bytes of these.
+    #[serde(default)]
+    pub cached_bytes: u64,
+    /// Records that were damaged in the cache, and fetched again.
+    #[serde(default)]
+    pub cache_damaged: u64,
     /// Requests in flight now.
     pub in_flight: u32,
     /// The most that were in flight at once.
@@ -350,6 +362,31 @@ pub struct BlockCacheUse {
     /// Records that were damaged: their images were decoded from their files.
     pub damaged: u64,
     /// Why nothing is transcoded; `None` while images are.
+    pub off: Option<String>,
+}
+
+/// What the cache of fetched records has, and has done in the run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RecordCacheUse {
+    /// Where its segments are.
+    pub folder: String,
+    /// Records that can be read.
+    pub records: u64,
+    /// Bytes of the data set's segments.
+    pub bytes: u64,
+    /// The most bytes of all data sets.
+    pub limit_bytes: u64,
+    /// Records written to it.
+    pub kept: u64,
+    /// Records that were fetched and not written, as the disk was slower than the network.
+    pub left_out: u64,
+    /// Records read from it, and not fetched.
+    pub hits: u64,
+    /// Bytes of these.
+    pub saved_bytes: u64,
+    /// Records that were damaged, and fetched again.
+    pub damaged: u64,
+    /// Why nothing more is written; `None` while records are.
     pub off: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, PosixFadviseAdvice, fcntl, posix_fadvise};
 use rustix::fs::{AtFlags, StatxFlags};
 
-use self::regular::{is_out_of_files, open_flagged};
+use self::regular::{is_out_of_files, open_flagged, will_need};
 use self::roots::Roots;
 use crate::{ALIGNMENT, IoError};
 
@@ -127,6 +127,20 @@ impl OpenFile {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Reads exactly as many bytes as `bytes` has, through the page cache, on the calling thread: for a
+    /// file that was opened with [`Direct::Off`].
+    ///
+    /// # Errors
+    /// What the system says; `UnexpectedEof` where the file ends before.
+    pub fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(bytes, offset)
+    }
+
+    /// Has `len` bytes from `offset` brought into the page cache, without waiting for them.
+    pub fn will_need(&self, offset: u64, len: u64) {
+        will_need(&self.file, offset, len);
     }
 
     /// The file itself.

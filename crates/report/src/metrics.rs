@@ -171,6 +171,16 @@ impl Metrics {
         ] {
             text.sample("fetch_requests_total", &[("what", what)], count(n));
         }
+        let help =
+            "Records that the cache of fetched records had, by what became of them.";
+        text.family("record_cache_reads_total", "counter", help);
+        for (what, n) in [("hit", fetches.cached), ("damaged", fetches.cache_damaged)] {
+            text.sample("record_cache_reads_total", &[("what", what)], count(n));
+        }
+        let help = "Bytes that were read from the cache and not fetched.";
+        text.family("record_cache_saved_bytes_total", "counter", help);
+        let saved = count(fetches.cached_bytes);
+        text.sample("record_cache_saved_bytes_total", &[], saved);
         let help = "Seconds in which nothing more could be requested, by cause.";
         text.family("fetch_wait_seconds_total", "counter", help);
         for (cause, seconds) in fetches.waits.by_cause() {

@@ -6,6 +6,7 @@ pub(crate) mod bell;
 pub(crate) mod collector;
 pub(crate) mod comings;
 pub(crate) mod line;
+pub(crate) mod link;
 pub(crate) mod log;
 pub(crate) mod room;
 pub(crate) mod stall;

@@ -92,8 +92,8 @@ pub use bothends_dataset::{FieldKind, JoinLabels, Number};
 pub use bothends_figures::{
     AcceleratorResult, Alone, Audits, BackResult, BlockCacheUse, Bytes, Counted, Cpu,
     Damaged, DamagedSample, Energy, EnergyDomain, EpochResult, FetchWaits, Fetches,
-    FrontResult, Memory, Moment, RunResult, Seen, Settings, Skipped, SourceSamples,
-    Stall, UsageSample, What,
+    FrontResult, Memory, Moment, RecordCacheUse, RunResult, Seen, Settings, Skipped,
+    SourceSamples, Stall, UsageSample, What,
 };
 pub use bothends_gpu::GpuError;
 pub use bothends_gpu::driver::{Card, Driver};

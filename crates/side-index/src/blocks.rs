@@ -1,4 +1,5 @@
-//! The block cache: images of a data set as a store has them, transcoded while a host was idle.
+//! The block cache: images of a data set as a store has them, transcoded while a host was idle. Records of
+//! remote stores are kept by the same rules (`records.rs`).
 //!
 //! **On disk.** A data set has a folder of segments in the cache directory (`folder`). A segment is
 //! written by one process, without a name until it is complete: a killed process leaves nothing. Then it
@@ -32,8 +33,7 @@ use std::sync::{
 };
 
 use bothends_dataset::block_cache::{
-    self as form, Directory, EXTENSION, HEADER_BYTES, NewRecord, Outline, PREFIX,
-    is_segment,
+    self as form, Directory, EXTENSION, HEADER_BYTES, Kind, NewRecord, Outline,
 };
 use bothends_io::{Direct, Draft, IoError, OpenFile, free_bytes, open_own};
 use serde::Serialize;
@@ -59,6 +59,7 @@ const FEW_SEGMENTS: u64 = 128;
 /// Images as a store has them.
 #[derive(Debug)]
 pub struct BlockCache {
+    kind: Kind,
     folder: BlocksFolder,
     direct: Direct,
     known: RwLock<Known>,
@@ -160,8 +161,13 @@ impl BlockCache {
     /// nothing but the user's key. `None` for a user who has no key, and cannot get one.
     #[must_use]
     pub fn open(data: &Path, cache: Cache, direct: Direct) -> Option<Self> {
-        let folder = BlocksFolder::of(data, cache)?;
+        Some(Self::of(Kind::Blocks, BlocksFolder::of(data, cache)?, direct))
+    }
+
+    /// What there is in this folder.
+    pub(crate) fn of(kind: Kind, folder: BlocksFolder, direct: Direct) -> Self {
         let cache = Self {
+            kind,
             folder,
             direct,
             known: RwLock::default(),
@@ -171,12 +177,24 @@ impl BlockCache {
             counts: Counts::default(),
         };
         cache.look();
-        Some(cache)
+        cache
     }
 
     /// The record with this name. Never waits; reads nothing from the disk.
     #[must_use]
     pub fn find(&self, name: Name) -> Option<CachedBlocks> {
+        self.find_as(name, |file, offset, (directory, line)| {
+            let outline = directory.outline(line)?;
+            Some(CachedBlocks { file, offset, outline })
+        })
+    }
+
+    /// The same, as `made` from its file, its offset there, and its line in a directory.
+    pub(crate) fn find_as<T>(
+        &self,
+        name: Name,
+        made: impl FnOnce(Arc<OpenFile>, u64, (&Directory, usize)) -> Option<T>,
+    ) -> Option<T> {
         let [key, stamp] = name.parts();
         let known = self.known.try_read().ok()?;
         let Place { segment, line } = *known.places.get(&key)?;
@@ -188,8 +206,7 @@ impl BlockCache {
             return None;
         }
         segment.n_found.fetch_add(1, Ordering::Relaxed);
-        let outline = segment.directory.outline(line as usize)?;
-        Some(CachedBlocks { file: Arc::clone(file), offset: found.offset, outline })
+        made(Arc::clone(file), found.offset, (&segment.directory, line as usize))
     }
 
     /// Whether a record with this name is known; false also where that would take a wait.
@@ -233,12 +250,22 @@ impl BlockCache {
 
     /// Keeps a transcoded image; blocks on the disk.
     pub fn keep(&self, name: Name, blocks: &NewBlocks<'_>) -> Keeping {
-        let Ok(len) = u32::try_from(blocks.groups.len()) else { return Keeping::Unfit };
+        let NewBlocks { profile, head, groups } = *blocks;
+        self.keep_as(name, (profile, head), groups)
+    }
+
+    /// Keeps these bytes, with what their directory says of them.
+    pub(crate) fn keep_as(
+        &self,
+        name: Name,
+        (profile, head): (&[u8], &[u8]),
+        bytes: &[u8],
+    ) -> Keeping {
+        let Ok(len) = u32::try_from(bytes.len()) else { return Keeping::Unfit };
         let [key, stamp] = name.parts();
-        let NewBlocks { profile, head, .. } = *blocks;
         let record = NewRecord { key, stamp, profile, head, len };
         let mut growing = self.growing();
-        match self.write(&mut growing, &record, blocks.groups) {
+        match self.write(&mut growing, &record, bytes) {
             Ok(keeping) => keeping,
             Err(why) => {
                 // On a full disk, others need the room more.
@@ -346,6 +373,14 @@ impl BlockCache {
         Ok(Keeping::Kept)
     }
 
+    /// What segments are sealed for: the seal says what is in them.
+    fn sealed(&self) -> Use {
+        match self.kind {
+            Kind::Blocks => Use::Blocks,
+            Kind::Records => Use::Records,
+        }
+    }
+
     fn has_room(&self, writing: &Writing, record: &NewRecord<'_>) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let directory = known.segments.get(writing.segment as usize);
@@ -375,7 +410,7 @@ impl BlockCache {
         let file = Arc::new(draft.reading(self.direct).map_err(said)?);
         let mut known = self.known_mut();
         let segment = u32::try_from(known.segments.len()).unwrap_or(u32::MAX);
-        known.segments.push(Segment::new(file, None, Directory::default()));
+        known.segments.push(Segment::new(file, None, Directory::of(self.kind)));
         Ok(Writing { draft, segment, offset: HEADER_BYTES as u64, end })
     }
 
@@ -418,13 +453,13 @@ impl BlockCache {
         let encoded = directory.encode();
         let key = &self.folder.key;
         let header = form::header(directory, &encoded, start, |parts| {
-            key.seal(Use::Blocks, parts)
+            key.seal(self.sealed(), parts)
         });
         draft.write_at(&encoded, start)?;
         let len_bytes = start.saturating_add(encoded.len() as u64);
         draft.cut(len_bytes)?;
         draft.write_at(&header, 0)?;
-        let path = draft.publish(PREFIX, EXTENSION)?;
+        let path = draft.publish(self.kind.prefix(), EXTENSION)?;
         // Where a file system gives it to somebody else nobody would ever read it.
         if let Err(error) = open_own(&path) {
             let _ = std::fs::remove_file(&path);
@@ -439,7 +474,8 @@ impl BlockCache {
         let entries = std::fs::read_dir(&self.folder.path).into_iter().flatten();
         let names =
             entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let mut names: Vec<String> = names.filter(|name| is_segment(name)).collect();
+        let mut names: Vec<String> =
+            names.filter(|name| self.kind.is_segment(name)).collect();
         names.sort_unstable();
         let n_old = names.len().saturating_sub(MAX_SEGMENTS);
         for name in names.drain(..n_old) {
@@ -471,7 +507,7 @@ impl BlockCache {
         file.read_exact_at(&mut bytes, range.start)?;
         let key = &self.folder.key;
         let is_ours =
-            |parts: [&[u8]; 2], seal: &[u8; 32]| key.fits(Use::Blocks, parts, seal);
+            |parts: [&[u8]; 2], seal: &[u8; 32]| key.fits(self.sealed(), parts, seal);
         let directory =
             form::directory(&header, &bytes, is_ours).map_err(io::Error::other)?;
         let file = OpenFile::again(&file, self.direct).map_err(io::Error::other)?;

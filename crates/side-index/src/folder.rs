@@ -107,7 +107,7 @@ pub fn user_cache() -> Option<PathBuf> {
 /// Whether a file of this name is a segment, of the side index or of the block cache.
 pub(crate) type IsSegment = fn(&str) -> bool;
 
-/// The folder of one data set's blocks.
+/// The folder of one data set's blocks, or fetched records.
 #[derive(Debug)]
 pub(crate) struct BlocksFolder {
     pub(crate) path: PathBuf,
@@ -121,6 +121,15 @@ impl BlocksFolder {
     /// For the data whose root is the folder `data`; `None` where nothing can be kept.
     pub(crate) fn of(data: &Path, cache: Cache) -> Option<Self> {
         let owner = data.canonicalize().ok()?.as_os_str().as_encoded_bytes().to_vec();
+        Self::owned(owner, cache)
+    }
+
+    /// For data of this name, which are in no folder of this machine.
+    pub(crate) fn named(name: &str, cache: Cache) -> Option<Self> {
+        Self::owned(name.as_bytes().to_vec(), cache)
+    }
+
+    fn owned(owner: Vec<u8>, cache: Cache) -> Option<Self> {
         let path = cache.root.join(folder_name(&owner));
         let key = Key::of_user(Some(&cache.root))?;
         mark_used(&path);

@@ -50,6 +50,22 @@ impl Name {
         Self { key, stamp: block_cache::stamp(len, modified_ns, changed_ns) }
     }
 
+    /// For a record of a remote object of this length, with this mark of its version (ETag), last changed at
+    /// this time in nanoseconds since 1970: believed without the record's bytes, as in the record cache.
+    /// `None` for an object that nobody could tell from another version of it.
+    #[must_use]
+    pub fn of_object(
+        key: u64,
+        (len, etag, modified_ns): (u64, Option<&str>, Option<i128>),
+    ) -> Option<Self> {
+        if etag.is_none() && modified_ns.is_none() {
+            return None;
+        }
+        let etag = etag.map_or(0, |etag| form::content(etag.as_bytes()));
+        let stamp = block_cache::stamp(len, modified_ns.unwrap_or(-1), etag.into());
+        Some(Self { key, stamp })
+    }
+
     pub(crate) fn parts(self) -> [u64; 2] {
         [self.key, self.stamp]
     }

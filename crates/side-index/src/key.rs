@@ -29,6 +29,8 @@ pub(crate) enum Use {
     Notes,
     /// A segment of the block cache.
     Blocks,
+    /// A segment of fetched records.
+    Records,
     /// What was found in shards.
     Tables,
 }
@@ -108,6 +110,7 @@ impl Key {
         mac.update(match sealed {
             Use::Notes => &b"bothends side index 2\0"[..],
             Use::Blocks => b"bothends block cache 1\0",
+            Use::Records => b"bothends record cache 1\0",
             Use::Tables => b"bothends table of shards 1\0",
         });
         parts.iter().for_each(|part| mac.update(part));

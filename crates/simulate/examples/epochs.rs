@@ -101,6 +101,7 @@ fn world(batch_ns: u64, n_batches: u32, parallel: u32) -> World {
             cv: 0.1,
             slowdown: None,
             prior: None,
+            records: None,
         },
         devices: vec![device],
         shards: 1,

@@ -2,7 +2,8 @@
 //! rates count: it ignores that batches are indivisible and that times vary.
 
 use crate::play::float;
-use crate::world::{Device, World};
+use crate::world::{Device, Records, World};
+use bothends_core::link::{SampleBytes, best_rates};
 use bothends_core::objective::{Allowance, Objective};
 
 /// Seconds of an epoch in which host, devices and links work all the time, or the accelerator
@@ -10,7 +11,16 @@ use bothends_core::objective::{Allowance, Objective};
 #[must_use]
 pub fn seconds(world: &World) -> f64 {
     let work = f64::from(world.n_batches);
-    let made = work / (front_rate(world.objective, world) + back_rate(world));
+    let rates = [front_rate(world.objective, world), back_rate(world)];
+    let [front, back] = match world.host.records {
+        Some(Records { link, batch_bytes }) => {
+            let bytes = SampleBytes { host: batch_bytes, device: world.batch_bytes };
+            let bytes_per_s = world.links.get(link).map_or(0, |link| link.bytes_per_s);
+            best_rates(bytes, float(bytes_per_s), rates)
+        }
+        None => rates,
+    };
+    let made = work / (front + back);
     made.max(work * float(world.accelerator.step_ns) / 1e9)
 }
 
@@ -61,6 +71,32 @@ mod tests {
                   "accelerator": {{ "step_s": {step_s} }}{rest} }}"#
         );
         seconds(&Scenario::from_json("x.json", &json).unwrap().ranks[0])
+    }
+
+    #[test]
+    fn records_and_results_share_their_link() {
+        let host =
+            r#""host": { "batch_s": 1, "records": { "link": 0, "batch_bytes": 100 } }"#;
+        let rest = |bytes: u32| {
+            format!(r#", "links": [{{ "bytes_per_s": 50 }}], "batch_bytes": {bytes}"#)
+        };
+        let of = |devices: &str, bytes| {
+            let json = format!(
+                r#"{{ "name": "x", "about": "x", "steady": true, "batches": 100, {host},
+                      "devices": [{devices}], "accelerator": {{ "step_s": 0 }}{} }}"#,
+                rest(bytes)
+            );
+            seconds(&Scenario::from_json("x.json", &json).unwrap().ranks[0])
+        };
+        let device = r#"{ "batch_s": 1, "link": 0, "slots": 9 }"#;
+        for (got, expected) in [
+            (of("", 20), 200.0),
+            // The device takes 20 of 50 bytes per second, and the host three tenths of a batch.
+            (of(device, 20), 100.0 / 1.3),
+            (of(device, 100), 200.0),
+        ] {
+            assert!((got - expected).abs() < 1e-6, "{got} {expected}");
+        }
     }
 
     #[test]

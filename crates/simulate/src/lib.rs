@@ -32,5 +32,5 @@ pub use scenario::{Scenario, ScenarioError};
 pub use sizing::diagnosis;
 pub use table::table;
 pub use world::{
-    Absence, Accelerator, Device, Drift, Fault, Host, Link, Slowdown, World,
+    Absence, Accelerator, Device, Drift, Fault, Host, Link, Records, Slowdown, World,
 };

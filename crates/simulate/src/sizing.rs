@@ -329,6 +329,7 @@ impl Question {
                 cv: CV,
                 slowdown: None,
                 prior: Some(1.0),
+                records: None,
             },
             devices: vec![device; n as usize],
             shards: 1,

@@ -53,6 +53,18 @@ pub struct Host {
     /// What the strategy knows in advance, as a multiple of `batch_ns`: 1 is the truth, `None` is
     /// nothing.
     pub prior: Option<f64>,
+    /// Where its records come over a link.
+    pub records: Option<Records>,
+}
+
+/// The records of a host that fetches them: those of a batch cross the link before the batch is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Records {
+    /// The link, which results of devices may share: an index of `World::links`.
+    pub link: usize,
+    /// Bytes of the records of a batch.
+    pub batch_bytes: u64,
 }
 
 /// A device: it makes one batch at a time, and others wait in its queue.

@@ -1,7 +1,9 @@
 //! The face for threads: fetches in, bytes out in any order.
 //!
 //! Requests run on one thread of their own with a tokio runtime, and tokio does not leave this crate. The
-//! fetcher does not retry, join or order anything.
+//! fetcher does not retry, join or order anything. `shared` is one for several threads.
+
+pub(crate) mod shared;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;

@@ -26,6 +26,7 @@ pub mod conformance;
 pub use around::{around, is_url, without_secrets};
 pub use bytes::Bytes;
 pub use error::StorageError;
+pub use fetcher::shared::{Pending, SharedFetcher};
 pub use fetcher::{Fetch, Fetched, Fetcher};
 pub use futures_util::future::BoxFuture;
 pub use futures_util::stream::BoxStream;

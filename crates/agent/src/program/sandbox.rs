@@ -40,6 +40,19 @@ pub(super) struct Places {
     pub(super) written: Vec<PathBuf>,
     /// Folders from which it removes a file or a folder that it made.
     pub(super) cleared: Vec<PathBuf>,
+    /// What it connects to.
+    pub(super) network: Network,
+}
+
+/// Whether the program opens connections, besides those that hosts open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Network {
+    /// It does not.
+    #[default]
+    Nothing,
+    /// To a remote store, its data root. Where that is a host name resolves to, so nothing narrower
+    /// could be allowed.
+    Stores,
 }
 
 /// How far it went. Keep it as long as the process is to read about itself.
@@ -79,7 +92,7 @@ impl Sandbox {
             Ok(abi) => has.push(format!("Landlock {abi}")),
             Err(why) => lacks.push(format!("Landlock: {why:#}")),
         }
-        match seccomp() {
+        match seccomp(places.network) {
             Ok(()) => has.push("seccomp".to_owned()),
             Err(why) => lacks.push(format!("seccomp: {why:#}")),
         }
@@ -108,15 +121,18 @@ pub(super) fn is_alone() -> Result<()> {
     Ok(())
 }
 
-/// Files below `places` and nothing else, and no TCP connection of its own making. The interface
-/// that the kernel has.
+/// Files below `places` and nothing else, and no TCP connection of its own making unless they say so. The
+/// interface that the kernel has.
 fn landlock(places: &Places) -> Result<ABI> {
     let write = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute & !special();
     let clear = AccessFs::RemoveFile | AccessFs::RemoveDir;
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(LANDLOCK))?
-        .handle_access(AccessNet::from_all(LANDLOCK))?
+        .handle_access(match places.network {
+            Network::Nothing => AccessNet::from_all(LANDLOCK),
+            Network::Stores => AccessNet::BindTcp.into(),
+        })?
         .scope(Scope::from_all(LANDLOCK))?
         .create()?;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
@@ -155,9 +171,9 @@ fn allow(
 }
 
 /// Refuses, with EPERM, what no agent asks the kernel for.
-fn seccomp() -> Result<()> {
+fn seccomp(network: Network) -> Result<()> {
     let arch = TargetArch::try_from(ARCH).context("no filter for this machine")?;
-    let refused = refused().into_iter().map(|call| (call, Vec::new()));
+    let refused = refused(network).into_iter().map(|call| (call, Vec::new()));
     let errno = u32::try_from(libc::EPERM)?;
     let filter = SeccompFilter::new(
         BTreeMap::from_iter(refused),
@@ -170,13 +186,17 @@ fn seccomp() -> Result<()> {
 }
 
 /// System calls that no agent makes once it listens.
-fn refused() -> Vec<libc::c_long> {
+fn refused(network: Network) -> Vec<libc::c_long> {
     let mut refused = REFUSED.to_vec();
+    if network == Network::Nothing {
+        refused.extend(REFUSED_WITHOUT_NETWORK);
+    }
     #[cfg(target_arch = "x86_64")]
     {
-        refused.extend(REFUSED_ON_X86);
         // The same calls with pointers of 32 bits, where a kernel has them.
-        refused.extend(REFUSED.iter().map(|call| call | X32));
+        let as_x32: Vec<_> = refused.iter().map(|call| call | X32).collect();
+        refused.extend(as_x32);
+        refused.extend(REFUSED_ON_X86);
         refused.extend(REFUSED_ON_X32.map(|call| call | X32));
     }
     refused
@@ -246,9 +266,10 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    libc::SYS_socket,
-    libc::SYS_connect,
 ];
+
+/// To open connections.
+const REFUSED_WITHOUT_NETWORK: [libc::c_long; 2] = [libc::SYS_socket, libc::SYS_connect];
 
 #[cfg(target_arch = "x86_64")]
 const REFUSED_ON_X86: [libc::c_long; 3] =
@@ -286,6 +307,7 @@ mod tests {
             read: vec![at("data"), "/proc/self".into(), at("not-there")],
             written: vec![at("cache")],
             cleared: vec![at("run")],
+            network: Network::Nothing,
         };
         (dir, places)
     }
@@ -341,10 +363,34 @@ mod tests {
 
     #[test]
     fn the_filter_knows_every_call_once() {
-        let mut calls = refused();
-        calls.sort_unstable();
-        let n_calls = calls.len();
-        calls.dedup();
-        assert_eq!(calls.len(), n_calls);
+        for network in [Network::Nothing, Network::Stores] {
+            let mut calls = refused(network);
+            calls.sort_unstable();
+            let n_calls = calls.len();
+            calls.dedup();
+            assert_eq!(calls.len(), n_calls);
+            let connects = !calls.contains(&libc::SYS_connect);
+            assert_eq!(connects, network == Network::Stores);
+        }
+    }
+
+    #[test]
+    fn with_data_in_a_store_it_connects_and_reaches_no_more_files() {
+        let (dir, places) = ground();
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let outside = dir.path().join("outside");
+        let confined = thread::spawn(move || {
+            let places = Places { network: Network::Stores, ..places };
+            if let Err(why) = Sandbox::Required.enforce(&places) {
+                return println!("skipped: {why:#}");
+            }
+            TcpStream::connect(address).unwrap();
+            let read = std::fs::read(outside);
+            assert_eq!(read.unwrap_err().kind(), PermissionDenied);
+            let bound = std::net::TcpListener::bind("127.0.0.1:0");
+            assert_eq!(bound.unwrap_err().kind(), PermissionDenied);
+        });
+        confined.join().unwrap();
     }
 }

@@ -183,6 +183,14 @@ pub(crate) struct HostArgs {
     /// memory that is available.
     #[arg(long, value_name = "BYTES", hide_short_help = true)]
     pub(crate) fetch_reorder: Option<String>,
+    /// Directory in which records fetched from a remote store are kept for later epochs
+    ///
+    /// What is there is read from the local disk and not fetched again, by this run, by others at the same
+    /// time, and by later ones. Each record has a checksum, and is used only as long as its object is the one that
+    /// it was fetched from. --cache-size bounds it, 64 GiB unless it says otherwise; a full cache takes no more.
+    /// The directory may be deleted at any time. For data on this machine the block cache is kept there.
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    pub(crate) cache: Option<PathBuf>,
     /// Most memory that batches may take on the host, in MiB
     ///
     /// It covers batches that are being made, wait or are with the consumer, their copies in the

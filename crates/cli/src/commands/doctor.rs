@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bothends_runtime::{
     AccelConfig, DeviceSpec, GpuFound, Gpus, Load, LoadWatch, Machine, Measured,
-    Observer, PageCacheUse, RunConfig, Runtime, RuntimeError, SideIndexUse,
+    Observer, PageCacheUse, RunConfig, Runtime, RuntimeError, SideIndexUse, is_url,
     measure_accelerator,
 };
 use bothends_simulate::Power;
@@ -93,7 +93,8 @@ fn find(args: &DoctorArgs) -> Result<Findings, Failed> {
     };
     let specs = specs(args)?;
     let Some(data) = &args.data else { return Ok(findings) };
-    let about = bothends_runtime::survey(data)?;
+    let mut about = bothends_runtime::survey(data)?;
+    about.extend(kept(data));
     let mut alone = args.security.applied(looking(data.clone(), recipe.clone()));
     alone.batch_size = args.batch_size;
     alone.read.page_cache = args.page_cache;
@@ -137,6 +138,13 @@ fn find(args: &DoctorArgs) -> Result<Findings, Failed> {
     findings.fed = (accelerator == AccelConfig::Host).then(|| ACCELERATOR.to_owned());
     findings.verdict = questions::verdict(&findings, fed);
     Ok(findings)
+}
+
+/// Where the data are fetched from a store: that each epoch fetches them again, and what helps.
+fn kept(data: &Path) -> Option<String> {
+    let is_remote = data.to_str().is_some_and(is_url);
+    let line = "each epoch fetches all records from the store; `bothends run --cache DIR` keeps them on a local disk";
+    is_remote.then(|| line.to_owned())
 }
 
 /// The preset without a model makes whatever the emulation on this machine can make, and each preset

@@ -7,9 +7,9 @@ use bothends_core::tensor::Output;
 use bothends_report::{Header, ReportInput};
 use bothends_runtime::{
     Damaged, DriveConfig, EpochResult, FetchBounds, Fetches, JobTerms, Loader,
-    MemoryBudget, MixedData, MixedSource, RankConfig, ReadConfig, Replacement, RunConfig,
-    RunResult, Runtime, RuntimeError, SourceSamples, StopRequest, drive, rates_folder,
-    without_secrets,
+    MemoryBudget, MixedData, MixedSource, RankConfig, ReadConfig, RecordCacheUse,
+    Replacement, RunConfig, RunResult, Runtime, RuntimeError, SourceSamples, StopRequest,
+    drive, rates_folder, without_secrets,
 };
 
 use crate::args::run::{ConsumerArgs, DataArgs, DeviceArgs, HostArgs, RankArgs, RunArgs};
@@ -162,6 +162,7 @@ fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
             fetch: fetch(host)?,
             ..ReadConfig::default()
         },
+        cache: host.cache.clone(),
         rates: rates_folder(host.side_index),
         strategy: host.strategy.parse().map_err(wrong)?,
         objective: host.objective.parse().map_err(wrong)?,
@@ -365,7 +366,18 @@ fn remarks(result: &RunResult) -> Vec<String> {
     }
     lines.extend(damaged_lines(result));
     lines.extend(result.fetches.as_ref().map(fetch_line));
+    lines.extend(result.record_cache.as_ref().map(cache_line));
     lines
+}
+
+/// What the cache of fetched records saved, and why nothing more is added to it.
+fn cache_line(cache: &RecordCacheUse) -> String {
+    let RecordCacheUse { hits, saved_bytes, kept, damaged, .. } = cache;
+    let off = cache.off.as_ref().map_or_else(String::new, |why| format!("; {why}"));
+    format!(
+        "record cache: {hits} records ({saved_bytes} bytes) read from it, {kept} added, \
+         {damaged} damaged and fetched again{off}"
+    )
 }
 
 /// What was fetched from a remote store, and what held it up.

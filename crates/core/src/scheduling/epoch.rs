@@ -18,6 +18,7 @@ use crate::claim::{Claim, ClaimKind, Returned, Ticket};
 use crate::ids::{BatchIdx, DeviceIdx, Ns, Prong};
 use crate::ledger::OpenTo;
 use crate::ledger::hand::Hand;
+use crate::link::DeviceUse;
 use crate::objective::{Allowance, Objective, is_needed_of_host};
 use crate::rates::Times;
 use crate::select::view::{Back, Health};
@@ -132,6 +133,8 @@ pub struct EpochState {
     strategy: Box<dyn Strategy>,
     books: Books,
     objective: Objective,
+    /// Whether the host alone can make all batches.
+    may_rest: bool,
     allowance: Option<Allowance>,
     returned: Returned,
     next_serial: u64,
@@ -150,6 +153,8 @@ impl EpochState {
             strategy: config.strategy.build(),
             books,
             objective: config.objective,
+            may_rest: !config.strategy.is_published()
+                && config.strategy != StrategyConfig::Csd,
             allowance,
             returned: Returned::default(),
             next_serial: 0,
@@ -498,6 +503,22 @@ impl EpochState {
                 self.books.ledger.release(held.batch(), prong, OpenTo::Anybody);
             }
         }
+    }
+
+    /// Says whether a device takes part or rests: one that rests finishes what it has, gets nothing more,
+    /// and nobody relies on it. Under a strategy that is a scheme of the literature, or that leaves the
+    /// host nothing to make, devices never rest.
+    pub fn use_device(&mut self, device: DeviceIdx, to: DeviceUse, now: Ns) {
+        let health = self.books.device(device).map(|back| back.health);
+        let becomes = match (to, health) {
+            (DeviceUse::Rests, Some(Health::Well | Health::Silent)) if self.may_rest => {
+                Health::Resting
+            }
+            (DeviceUse::Claims, Some(Health::Resting)) => Health::Well,
+            (DeviceUse::Rests | DeviceUse::Claims, _) => return,
+        };
+        self.catch_up(now);
+        self.books.change(device, now, |back| back.health = becomes);
     }
 
     /// A lost device is back. It keeps the rate it had, and gets one batch at a time until

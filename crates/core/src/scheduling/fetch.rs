@@ -16,6 +16,7 @@ mod config;
 mod demand;
 mod figures;
 mod group;
+pub mod link;
 mod pending;
 mod recent;
 mod retry;

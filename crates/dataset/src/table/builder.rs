@@ -38,6 +38,7 @@ impl TableBuilder {
             heads: Heads::default(),
             profiles: Vec::new(),
             are_whole_files: false,
+            marks: Vec::new(),
         };
         Self { table, profiles: Profiles::default(), folder_idx: HashMap::new() }
     }

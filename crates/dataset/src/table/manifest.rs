@@ -5,24 +5,28 @@
 //!  8  version u32                   44  n_files   u32
 //! 12  encoding u32 (image 0,        48  n_samples u64
 //!     planar 1, opaque 2)           56  checksums u32 (0 or 1 per sample)
-//! 16  height, width, channels u32   60  records are whole files u32 (0 or 1)
+//! 16  height, width, channels u32   60  flags u32: 1 records are whole files,
+//!                                        2 files have marks
 //! 28  bytes of profiles u32         64  classes, folders: u16 length + UTF-8 each
 //! 32  bytes of heads u32                files: u32 folder, u16 length + UTF-8 each
 //! 36  n_classes u32                     columns: file u32, offset u64, len u32,
 //!                                                label u32, [checksum u64]
 //!                                       profiles, heads; where there are heads,
 //!                                       the end of each sample's: u32
+//!                                       [per file its mark: u8 with 1 if it has one,
+//!                                       2 for a time, 4 for an ETag; length u64,
+//!                                       time u64, u16 length + UTF-8 of the ETag]
 //! ```
 //! Whoever decodes trusts nothing: every count is held against the bytes that are left
 //! before anything is allocated, and one manifest has one spelling (accepted bytes encode
 //! to themselves). Damage on the way is the transport's business, so there is no checksum.
 
-use bothends_core::sample::Encoding;
+use bothends_core::sample::{Encoding, FileIdx};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::Table;
 use super::columns::Heads;
 use super::names::Names;
+use super::{FileMark, Table};
 use crate::error::DatasetError;
 
 /// The version this build writes and reads.
@@ -30,13 +34,39 @@ pub const MANIFEST_VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"BE-TABLE";
 
+/// Flags of the header.
+const WHOLE_FILES: u32 = 1;
+const MARKED: u32 = 2;
+
+/// What a file's mark has.
+const HAS_MARK: u8 = 1;
+const HAS_TIME: u8 = 2;
+const HAS_ETAG: u8 = 4;
+
 impl Table {
     /// The table as a manifest.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        let is_marked = !self.marks.is_empty();
+        self.encoded(is_marked.then_some(|file| self.mark(file).cloned()))
+    }
+
+    /// The same, which also says what each file was when it was listed: for data in a remote store, so that
+    /// a device that finds another object there says so.
+    #[must_use]
+    pub fn encode_marked(&self, mark: impl Fn(FileIdx) -> Option<FileMark>) -> Vec<u8> {
+        self.encoded(Some(mark))
+    }
+
+    fn encoded(&self, mark: Option<impl Fn(FileIdx) -> Option<FileMark>>) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let whole_files = u32::from(self.are_whole_files);
-        self.write(whole_files, &mut |part| bytes.extend_from_slice(part));
+        let whole_files = if self.are_whole_files { WHOLE_FILES } else { 0 };
+        let marked = if mark.is_some() { MARKED } else { 0 };
+        self.write(whole_files | marked, &mut |part| bytes.extend_from_slice(part));
+        if let Some(mark) = mark {
+            let files = 0..count_u32(self.n_files());
+            files.for_each(|file| put_mark(mark(FileIdx(file)), &mut bytes));
+        }
         bytes
     }
 
@@ -57,14 +87,16 @@ impl Table {
     pub fn decode(bytes: &[u8]) -> Result<Self, DatasetError> {
         let mut fields = Fields { bytes, at: 0 };
         let header = Header::read(&mut fields)?;
-        let are_whole_files =
-            fields.flag("the flag of whole files is neither 0 nor 1")?;
+        let flags = fields.u32()?;
+        if flags > WHOLE_FILES | MARKED {
+            return Err(fields.malformed("unknown flags"));
+        }
         let classes = fields.names(header.n_classes, "a class name")?;
         let folders = fields.names(header.n_folders, "a folder name")?;
         let (folder_of, leaves) = fields.files(header.n_files)?;
         let n = usize::try_from(header.n_samples)
             .map_err(|_| fields.malformed("more samples than bytes"))?;
-        let table = Self {
+        let mut table = Self {
             encoding: header.encoding,
             classes,
             folders,
@@ -84,8 +116,14 @@ impl Table {
                     u32::from_le_bytes,
                 )?,
             },
-            are_whole_files,
+            are_whole_files: flags & WHOLE_FILES != 0,
+            marks: Vec::new(),
         };
+        if flags & MARKED != 0 {
+            for _ in 0..header.n_files {
+                table.marks.push(fields.mark()?);
+            }
+        }
         if fields.at != bytes.len() {
             return Err(fields.malformed("bytes behind the last column"));
         }
@@ -93,7 +131,7 @@ impl Table {
         Ok(table)
     }
 
-    fn write(&self, whole_files: u32, out: &mut dyn FnMut(&[u8])) {
+    fn write(&self, flags: u32, out: &mut dyn FnMut(&[u8])) {
         let (tag, [height, width, channels]) = match self.encoding {
             Encoding::Image => (0, [0; 3]),
             Encoding::Planar { height, width, channels } => {
@@ -113,7 +151,7 @@ impl Table {
         }
         out(&self.n_samples().to_le_bytes());
         out(&u32::from(!self.checksum.is_empty()).to_le_bytes());
-        out(&whole_files.to_le_bytes());
+        out(&flags.to_le_bytes());
         self.classes
             .iter()
             .chain(self.folders.iter())
@@ -141,6 +179,22 @@ fn put_name(name: &str, out: &mut dyn FnMut(&[u8])) {
     let len = u16::try_from(name.len()).expect("Table::check bounds every name");
     out(&len.to_le_bytes());
     out(name.as_bytes());
+}
+
+/// Marks whose ETag is longer than a name may be go without it.
+fn put_mark(mark: Option<FileMark>, out: &mut Vec<u8>) {
+    let Some(FileMark { len, modified_ns, etag }) = mark else {
+        return out.push(0);
+    };
+    let etag = etag.filter(|etag| u16::try_from(etag.len()).is_ok());
+    let time = if modified_ns.is_some() { HAS_TIME } else { 0 };
+    let name = if etag.is_some() { HAS_ETAG } else { 0 };
+    out.push(HAS_MARK | time | name);
+    out.extend(len.to_le_bytes());
+    out.extend(modified_ns.iter().flat_map(|ns| ns.to_le_bytes()));
+    if let Some(etag) = etag {
+        put_name(&etag, &mut |part| out.extend_from_slice(part));
+    }
 }
 
 /// The first 60 bytes, checked.
@@ -239,6 +293,26 @@ impl<'a> Fields<'a> {
         let bytes = self.take(usize::from(len))?;
         std::str::from_utf8(bytes)
             .map_err(|_| DatasetError::Malformed { what, at: self.at - bytes.len() })
+    }
+
+    fn mark(&mut self) -> Result<Option<FileMark>, DatasetError> {
+        let [has] = self.array()?;
+        if has == 0 {
+            return Ok(None);
+        }
+        if has & HAS_MARK == 0 || has > HAS_MARK | HAS_TIME | HAS_ETAG {
+            return Err(self.malformed("a file's mark of an unknown kind"));
+        }
+        let len = self.u64()?;
+        let modified_ns = match has & HAS_TIME {
+            0 => None,
+            _ => Some(self.u64()?),
+        };
+        let etag = match has & HAS_ETAG {
+            0 => None,
+            _ => Some(self.name("an ETag that is not UTF-8")?.into()),
+        };
+        Ok(Some(FileMark { len, modified_ns, etag }))
     }
 
     fn names(&mut self, n: u32, what: &'static str) -> Result<Names, DatasetError> {

@@ -110,7 +110,7 @@ def _devices(csds: Devices) -> list[str]:
 
 
 # Options that name files.
-_FILES = ("key_file", "tls_ca", "tls_cert", "tls_key")
+_FILES = ("key_file", "tls_ca", "tls_cert", "tls_key", "cache")
 
 
 def _path(file: str | os.PathLike[str] | None) -> str | None:
@@ -196,6 +196,7 @@ class Loader:
             "auto" transcodes data on other machines only; "off".
         fetch_requests, fetch_reorder: of remote data, the most requests in flight, and the most
             bytes requested and not yet with the workers, such as "256M".
+        cache: directory in which records fetched from a remote store are kept for later epochs and runs.
         framework: "torch", "numpy", "jax", "cupy" or "dlpack" (objects with `__dlpack__`); "auto"
             is PyTorch if it is installed, otherwise NumPy, or on a GPU JAX or CuPy.
         sharding: a `jax.sharding.Sharding`, for `framework="jax"`: batches are global arrays
@@ -256,6 +257,7 @@ class Loader:
         cache_size: int | str = "auto",
         fetch_requests: int | None = None,
         fetch_reorder: int | str | None = None,
+        cache: str | os.PathLike[str] | None = None,
         framework: str = "auto",
         sharding: Any = None,
         progress: bool = False,
@@ -301,6 +303,7 @@ class Loader:
             "cache_size": cache_size,
             "fetch_requests": fetch_requests,
             "fetch_reorder": fetch_reorder,
+            "cache": _path(cache),
         }
         self._take_members(csds)
         self._num_classes = num_classes

@@ -82,6 +82,7 @@ _NATIVE = (
     "cache_size",
     "fetch_requests",
     "fetch_reorder",
+    "cache",
 )
 _NOTHING_YET: dict[str, Any] = {
     "back": [],
@@ -122,7 +123,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             machine. A transform or `collate_fn` in Python sees host memory, as in PyTorch.
         csds, require_devices, key_file, tls_ca, tls_cert, tls_key, insecure, job, priority, share,
             strategy, objective, output, layout, on_bad, audit, memory, held_batches, reader, side_index,
-            page_cache, cache_size, fetch_requests, fetch_reorder: as in `bothends.Loader`.
+            page_cache, cache_size, fetch_requests, fetch_reorder, cache: as in `bothends.Loader`.
         others: as in `torch.utils.data.DataLoader`.
 
     Raises:
@@ -180,6 +181,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         cache_size: int | str = "auto",
         fetch_requests: int | None = None,
         fetch_reorder: int | str | None = None,
+        cache: str | os.PathLike[str] | None = None,
         **unknown: Any,
     ) -> None:
         given = {name: value for name, value in locals().items() if name in self.OPTIONS}

@@ -21,6 +21,9 @@ pub(crate) fn list(input: &ReportInput) -> Option<String> {
         ("requests without an answer", fetches.timed_out),
         ("records that could not be had", fetches.failed),
         ("records withdrawn", fetches.withdrawn),
+        ("records read from the cache instead", fetches.cached),
+        ("bytes of these", fetches.cached_bytes),
+        ("records damaged in the cache, and fetched again", fetches.cache_damaged),
     ];
     let counts = counts.map(|(name, n)| entry(name, &n.to_string()));
     let waits = fetches.waits.by_cause();
@@ -39,9 +42,13 @@ mod tests {
     fn only_remote_data_have_fetches() {
         let mut input = example::input();
         assert_eq!(list(&input), None);
-        input.fetches = Some(Fetches { retried: 17, ..Fetches::default() });
-        assert!(
-            list(&input).unwrap().contains("<dt>requests sent again</dt><dd>17</dd>")
-        );
+        let fetches = Fetches { retried: 17, cached: 18, ..Fetches::default() };
+        input.fetches = Some(fetches);
+        let list = list(&input).unwrap();
+        for (name, n) in
+            [("requests sent again", 17), ("records read from the cache instead", 18)]
+        {
+            assert!(list.contains(&format!("<dt>{name}</dt><dd>{n}</dd>")), "{list}");
+        }
     }
 }

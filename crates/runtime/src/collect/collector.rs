@@ -22,6 +22,7 @@ use crossbeam::channel::{Receiver, Sender};
 
 use crate::collect::bell::Ear;
 use crate::collect::line::{Joins, Line, LineReport, place};
+use crate::collect::link::LinkWatch;
 use crate::collect::stall::{Awaited, WaitClock};
 use crate::collect::underway::{Brief, Collected, EpochNumber, Made, Underway};
 use crate::collect::work::Work;
@@ -87,6 +88,8 @@ pub(crate) struct Collector {
     pub(crate) waits: Arc<WaitClock>,
     /// Where it is said what the front makes next.
     pub(crate) ahead: Ahead,
+    /// The link that the host's records come over.
+    pub(crate) link: LinkWatch,
     pub(crate) meter: Meter,
     pub(crate) stop: Stop,
     pub(crate) work: Work,
@@ -201,7 +204,9 @@ impl Collector {
             self.begin(0);
         }
         self.deliver();
+        let to = self.link.devices();
         for line in 0..self.lines.len() {
+            self.work.use_device(self.lines[line].prong(), to);
             if self.lines[line].tries_again() {
                 self.work.joined(self.lines[line].prong(), Joins::Again);
             }
@@ -467,9 +472,10 @@ impl Collector {
         report.n_made += 1;
         report.total_ns += work_ns;
         epoch.note(batch, prong, What::Made);
-        self.work.learn(number, prong, work_ns);
+        let cost_ns = self.link.cost_ns(prong, work_ns, n_valid);
+        self.work.learn(number, prong, cost_ns);
         let Some(epoch) = self.work.of(number) else { return };
-        if matches!(epoch.state.finish(claim, work_ns, epoch.now()), Finish::Committed) {
+        if matches!(epoch.state.finish(claim, cost_ns, epoch.now()), Finish::Committed) {
             let lacking = None;
             let made = Made { batch, prong, rows, slot, bad, damaged, lacking };
             epoch.made.insert(batch, made);
@@ -616,6 +622,7 @@ mod tests {
             lines: vec![line(Prong::Front), line(Prong::Back(device_idx(0)))],
             ear: bell().1,
             waits: Arc::default(),
+            link: LinkWatch::default(),
             ahead: Ahead::default(),
             meter: ThreadTimes::new(1).meter(Ends::Both),
             stop: Stop::default(),

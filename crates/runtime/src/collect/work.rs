@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use bothends_core::claim::Claim;
 use bothends_core::ids::{BatchIdx, Prong};
+use bothends_core::link::DeviceUse;
 use bothends_slots::JobId;
 
 use crate::collect::line::{Joins, LineReport};
@@ -63,6 +64,14 @@ impl Work {
                 Joins::Again => epoch.state.device_joined(device, now),
                 Joins::Another => epoch.state.device_replaced(device, None, now),
             }
+        }
+    }
+
+    /// A device takes part, or rests.
+    pub(super) fn use_device(&mut self, prong: Prong, to: DeviceUse) {
+        let Prong::Back(device) = prong else { return };
+        for epoch in &mut self.epochs {
+            epoch.state.use_device(device, to, epoch.now());
         }
     }
 

@@ -35,6 +35,7 @@
 //! | `page_cache` | `auto`, `through`, `past` | `auto` |
 //! | `cache_size` | most bytes of the block cache, a number or a text such as `50G`; `auto`: it grows for data on other machines only; `off` | `auto` |
 //! | `fetch_requests`, `fetch_reorder` | of remote data: most requests in flight; most bytes requested and not yet with the workers, a number or a text such as `256M` | by what is measured, by memory |
+//! | `cache` | a directory in which records fetched from a remote store are kept for later epochs, `cache_size` bytes at most (64 GiB with `auto`) | none: nothing is kept |
 
 use std::fs;
 use std::path::PathBuf;
@@ -96,6 +97,7 @@ fn parse(json: &str, share: Share) -> Result<RunConfig, String> {
     };
     let read = read(&mut keys, defaults.read)?;
     let config = RunConfig {
+        cache: keys.text("cache")?.map(PathBuf::from),
         batch_size: keys.whole("batch_size", 1)?.unwrap_or(64),
         seed: keys.whole("seed", 0)?.unwrap_or(0),
         shuffle: keys.choice("shuffle", &shuffles())?.unwrap_or(Shuffle::Full),
@@ -428,7 +430,7 @@ mod tests {
             "layout": "nchw", "rank": 1, "world_size": 2, "last": "wrap", "on_bad": "skip",
             "audit": 5, "memory": 64, "held_batches": 3, "reader": "pread",
             "side_index": "off", "page_cache": "past", "cache_size": "50G",
-            "fetch_requests": 8, "fetch_reorder": "64M", "device": "cuda:1", "pin_memory": true}}"#
+            "fetch_requests": 8, "fetch_reorder": "64M", "cache": "/fast/cache", "device": "cuda:1", "pin_memory": true}}"#
         );
         let config = options(&json).unwrap();
         assert_eq!((config.batch_size, config.seed, config.limit), (7, 8, Some(9)));

@@ -170,6 +170,10 @@ pub struct RunConfig {
     /// The objects that the data are in, where the caller brings them; `data` is then what they are
     /// called.
     pub objects: Option<Arc<dyn Objects>>,
+    /// The directory for the record cache: records of a remote store that later epochs read from a local
+    /// disk. `read.cache_size` bounds it, and 64 GiB where that is `Auto`. The block cache of local data is
+    /// kept there, too. Without it nothing of remote data is kept.
+    pub cache: Option<PathBuf>,
     /// The data sets that are mixed instead; `data` is then what they are called together.
     pub mix: Option<MixedData>,
     /// The samples, where the caller lists them itself.
@@ -282,6 +286,7 @@ impl RunConfig {
         Self {
             data,
             objects: None,
+            cache: None,
             mix: None,
             supplied: None,
             fields: Vec::new(),

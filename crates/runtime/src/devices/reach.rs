@@ -209,7 +209,7 @@ pub(crate) fn session(
         seed: source.seed,
         sample_bytes: u32::try_from(sample_bytes).unwrap_or(u32::MAX),
         max_batch: batch_size,
-        manifest: source.table.encode(),
+        manifest: source.manifest(),
         job,
     }
 }

@@ -443,6 +443,7 @@ impl Loader {
             storage_read_bytes: runtime.storage_read_bytes(),
             side_index: runtime.source.side_index().map(SideIndex::stats),
             block_cache: runtime.source.blocks().map(BlockSource::stats),
+            record_cache: runtime.record_cache(),
             fetches: runtime.fetched(),
             cpu_seconds: process::cpu_seconds(),
             peak_rss_bytes: process::peak_rss_bytes(),

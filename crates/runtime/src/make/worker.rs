@@ -10,7 +10,7 @@ use bothends_core::sample::{Record, SampleKey};
 use bothends_dataset::Piece;
 use bothends_io::Bytes;
 use bothends_ops::{Damage, Delivery, Finish, Scratch};
-use bothends_side_index::Name;
+use bothends_side_index::{CachedRecord, Name};
 use bothends_slots::Part;
 use crossbeam::channel::{Receiver, select_biased};
 
@@ -39,6 +39,8 @@ pub(crate) struct Task {
 pub(crate) enum Arrival {
     /// It was read from a file, or could not be.
     Read(Result<Found, String>),
+    /// It is on a local disk, and the worker reads it: it was fetched before.
+    Cached(Box<CachedRecord>),
     /// The worker asks for it (`supplied`): a call that takes long holds up nobody else.
     Asked,
 }
@@ -150,6 +152,7 @@ impl Worker {
         }
         let read = match record {
             Arrival::Read(read) => read,
+            Arrival::Cached(record) => self.read_cached(sample, piece, &record),
             Arrival::Asked => match self.source.read(sample, piece) {
                 Ok(bytes) => Ok(Found {
                     bytes: RecordBytes::Given(bytes),
@@ -166,6 +169,29 @@ impl Worker {
         // The joiner can only put the slot together once the part is gone.
         drop(part);
         progress.row_done(row, result, started.elapsed());
+    }
+
+    /// Reads a record from the record cache; one that is damaged there is fetched again. Blocks.
+    fn read_cached(
+        &self,
+        sample: SampleId,
+        piece: Piece,
+        record: &CachedRecord,
+    ) -> Result<Found, String> {
+        let Some(remote) = self.source.remote() else {
+            return Err("it is not remote".to_owned());
+        };
+        let bytes = match remote.cache().and_then(|cache| cache.read(record)) {
+            Some(bytes) => RecordBytes::Given(bytes),
+            None => {
+                let read = self.source.read(sample, piece).map_err(|e| e.to_string())?;
+                let (range, bytes) = (0..read.len(), bothends_storage::Bytes::from(read));
+                self.source.keep_fetched(remote, (sample, piece), (&bytes, &range));
+                RecordBytes::Fetched(bytes, range)
+            }
+        };
+        let name = self.source.name_of_fetched(remote, sample);
+        Ok(Found { bytes, name, form: Form::File })
     }
 
     /// Makes one sample, with what is known of its record; keeps what is new. What is wrong with the

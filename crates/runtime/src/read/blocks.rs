@@ -17,6 +17,7 @@ use bothends_io::{Direct, OpenFile, free_bytes, medium};
 use bothends_side_index::{BlockCache, BlockCacheStats, Cache, CachedBlocks, Name};
 
 use crate::config::cache::{CacheSize, Facts, grows};
+use crate::config::run::RunConfig;
 
 /// A file that has changed less long ago than this may change again without another time: clocks of
 /// file systems tick in milliseconds, or in seconds where times have no fraction.
@@ -60,12 +61,16 @@ impl BlockSource {
     /// The cache of the data in `root`, where there is to be one, and one line for the user where it
     /// cannot be what was asked for. Blocks on the file system.
     pub(crate) fn open(
-        size: CacheSize,
+        config: &RunConfig,
         root: &Path,
         table: &Table,
         direct: Direct,
     ) -> (Option<Self>, Option<String>) {
-        let cache = size.limit_bytes().and_then(Cache::of_blocks);
+        let size = config.read.cache_size;
+        let cache = size.limit_bytes().and_then(|limit_bytes| match &config.cache {
+            Some(root) => Some(Cache { root: root.clone(), limit_bytes }),
+            None => Cache::of_blocks(limit_bytes),
+        });
         let Some(cache) = cache else { return (None, None) };
         let place = there(&cache.root).map(Path::to_owned);
         let Some(cache) = BlockCache::open(root, cache, direct) else {

@@ -8,6 +8,8 @@
 //!
 //! The thread never waits for workers: it must hear of failures and answer them.
 
+pub(crate) mod local;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +20,7 @@ use bothends_core::fetch::{
     Failure, FetchFigures, FetchQueue, FetchStep, Piece as Part, RequestId,
 };
 use bothends_core::ids::{EpochIdx, Ns, SampleId};
+use bothends_core::link::Seen;
 use bothends_core::sample::FileIdx;
 use bothends_dataset::Piece;
 use bothends_figures::{FetchWaits, Fetches};
@@ -26,14 +29,16 @@ use crossbeam::channel::{
     Receiver, RecvTimeoutError, SendTimeoutError, Sender, TryRecvError, TrySendError,
 };
 
+use crate::collect::link::LinkWatch;
 use crate::config::fetch::FetchBounds;
 use crate::make::front::FrontJob;
 use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
 use crate::read::ahead::{Ahead, Soon};
+use crate::read::fetching::local::Local;
 use crate::read::orders::Orders;
 use crate::read::remote::Remote;
 use crate::read::source::{Source, lens};
-use crate::read::wanted::{BatchKey, Complete};
+use crate::read::wanted::{self, BatchKey, Brought, Complete};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
 
@@ -75,6 +80,9 @@ impl FetchWatch {
             timed_out: counts.timed_out,
             failed: counts.failed,
             withdrawn: counts.withdrawn,
+            cached: 0,
+            cached_bytes: 0,
+            cache_damaged: 0,
             in_flight: figures.in_flight,
             most_in_flight: counts.most_in_flight,
             window: figures.window,
@@ -122,6 +130,7 @@ pub(crate) struct FetchStage {
     /// Bytes read from storage, for whoever asks.
     pub(crate) read_bytes: Arc<AtomicU64>,
     pub(crate) watch: FetchWatch,
+    pub(crate) link: LinkWatch,
     pub(crate) meter: Meter,
     pub(crate) stop: Stop,
 }
@@ -138,7 +147,20 @@ struct Way {
     names: HashMap<FileIdx, Arc<str>>,
     /// What the store said last where it failed.
     last_failure: Option<String>,
+    glance: Glance,
 }
+
+/// What was seen of the link since it was last told.
+#[derive(Debug)]
+struct Glance {
+    at: Instant,
+    seen: Seen,
+    /// Whether workers had nothing to do, and waited for records, when it was last looked at.
+    starves: bool,
+}
+
+/// How often it is told what was seen.
+const GLANCE: Duration = Duration::from_millis(50);
 
 impl Way {
     fn now(&self) -> Ns {
@@ -163,13 +185,22 @@ impl FetchStage {
         let config = self.bounds.within(self.room_bytes as u64, self.source.seed);
         let mut way = Way {
             began: Instant::now(),
-            orders: Orders::new(FetchQueue::new(config)),
+            orders: Orders {
+                local: Local::of(&self.source, &self.remote),
+                ..Orders::new(FetchQueue::new(config))
+            },
             in_flight: HashMap::new(),
             ready: VecDeque::new(),
             names: HashMap::new(),
             last_failure: None,
+            glance: Glance {
+                at: Instant::now(),
+                seen: Seen { ns: 0, starved_ns: 0, bytes: 0 },
+                starves: false,
+            },
         };
         self.watch.begin();
+        self.link.begin(self.source.sample_bytes());
         let mut seen = 0;
         while !self.stop.is_set() {
             // What is foretold is read before the jobs: whoever foretold it had handed out the jobs
@@ -188,11 +219,29 @@ impl FetchStage {
                 wake = self.carry_out(&mut way);
             }
             self.watch.set(way.orders.queue.figures());
+            self.look_at_link(&mut way);
             self.meter.note();
             self.wait(wake, &mut way);
         }
         // What is on its way ends with the fetcher, which waits for no answer.
         drop(self.fetcher);
+    }
+
+    /// Notes whether workers wait for the link, and says so from time to time.
+    fn look_at_link(&self, way: &mut Way) {
+        let glance = &mut way.glance;
+        let ns = u64::try_from(glance.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        glance.at = Instant::now();
+        glance.seen.ns = glance.seen.ns.saturating_add(ns);
+        if glance.starves {
+            glance.seen.starved_ns = glance.seen.starved_ns.saturating_add(ns);
+        }
+        let has_nothing = way.ready.is_empty() && self.tasks.is_empty();
+        glance.starves = has_nothing && way.orders.books.is_waited_for();
+        if u128::from(glance.seen.ns) >= GLANCE.as_nanos() {
+            self.link.saw(glance.seen);
+            glance.seen = Seen { ns: 0, starved_ns: 0, bytes: 0 };
+        }
     }
 
     /// Waits for an answer, a job or room at the workers', and takes all answers that are there.
@@ -251,7 +300,8 @@ impl FetchStage {
         epoch: EpochIdx,
         samples: impl Iterator<Item = SampleId>,
     ) -> Vec<(SampleId, Piece)> {
-        let piece = |sample| self.source.piece(self.source.key(epoch, sample));
+        let key = |sample| self.source.key(epoch, sample);
+        let piece = |sample| self.source.piece_to_fetch(key(sample), &self.remote);
         samples.map(|sample| (sample, piece(sample))).collect()
     }
 
@@ -323,6 +373,7 @@ impl FetchStage {
         let now = way.now();
         match result {
             Ok(bytes) => {
+                way.glance.seen.bytes += bytes.len() as u64;
                 self.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 for Part { position, bytes: part } in
                     way.orders.queue.arrived(request, now).to_vec()
@@ -342,12 +393,7 @@ impl FetchStage {
         }
     }
 
-    fn fetched(
-        &self,
-        position: u64,
-        record: Result<(Bytes, Range<usize>), String>,
-        way: &mut Way,
-    ) {
+    fn fetched(&self, position: u64, record: wanted::Fetched, way: &mut Way) {
         if let Some(complete) = way.orders.books.fetched(position, record) {
             self.complete(complete, way);
         }
@@ -356,12 +402,18 @@ impl FetchStage {
     /// A row has its record and its part of a slot.
     fn complete(&self, complete: Complete, way: &mut Way) {
         let Complete { position, progress, row, sample, part, piece, record } = complete;
-        let found = record.map(|(bytes, range)| Found {
-            bytes: RecordBytes::Fetched(bytes, range),
-            name: self.source.name_of_fetched(&self.remote, sample),
-            form: Form::File,
-        });
-        let record = Arrival::Read(found);
+        let record = match record {
+            Ok(Brought::Fetched(bytes, range)) => {
+                self.source.keep_fetched(&self.remote, (sample, piece), (&bytes, &range));
+                Arrival::Read(Ok(Found {
+                    bytes: RecordBytes::Fetched(bytes, range),
+                    name: self.source.name_of_fetched(&self.remote, sample),
+                    form: Form::File,
+                }))
+            }
+            Ok(Brought::Cached(record)) => Arrival::Cached(Box::new(record)),
+            Err(why) => Arrival::Read(Err(why)),
+        };
         let task = Task { progress, row, sample, part, piece, record };
         way.ready.push_back((position, task));
     }
@@ -383,11 +435,11 @@ impl FetchStage {
 }
 
 /// A part of what a request brought.
-fn cut(bytes: &Bytes, part: &Range<u64>) -> Result<(Bytes, Range<usize>), String> {
+fn cut(bytes: &Bytes, part: &Range<u64>) -> wanted::Fetched {
     let at = |offset: u64| usize::try_from(offset).ok();
     let range = at(part.start).zip(at(part.end)).map(|(start, end)| start..end);
     match range.filter(|range| range.start <= range.end && range.end <= bytes.len()) {
-        Some(range) => Ok((bytes.clone(), range)),
+        Some(range) => Ok(Brought::Fetched(bytes.clone(), range)),
         None => Err("the store sent fewer bytes than were asked for".to_owned()),
     }
 }

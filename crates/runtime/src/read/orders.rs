@@ -2,26 +2,30 @@
 //! step.
 //!
 //! What is only foretold never keeps a job waiting: its rows go before it, and have its room. What is no
-//! longer foretold stays as long as nothing else needs its room, as it may be needed after all. Nothing
-//! here does I/O.
+//! longer foretold stays as long as nothing else needs its room, as it may be needed after all. What the
+//! record cache has is not asked of the queue. Nothing here waits.
 
 use bothends_core::fetch::{FetchQueue, Wanted};
 use bothends_core::ids::SampleId;
 use bothends_dataset::Piece;
+use bothends_side_index::CachedRecord;
 
 use crate::make::front::FrontJob;
-use crate::read::wanted::{BatchKey, Books, Complete};
+use crate::read::fetching::local::Local;
+use crate::read::wanted::{BatchKey, Books, Brought, Complete};
 
 /// The books, and the queue that has what is missing in them.
 #[derive(Debug)]
 pub(crate) struct Orders {
     pub(crate) queue: FetchQueue,
     pub(crate) books: Books,
+    /// Where records are looked for before they are asked of the network.
+    pub(crate) local: Option<Local>,
 }
 
 impl Orders {
     pub(crate) fn new(queue: FetchQueue) -> Self {
-        Self { queue, books: Books::default() }
+        Self { queue, books: Books::default(), local: None }
     }
 
     /// A batch is foretold; its rows are asked for where it is new.
@@ -73,8 +77,9 @@ impl Orders {
             self.withdraw(key);
             self.books.urgent(key, rows())
         };
-        let complete = self.books.job(key, job);
+        // What is on a local disk is complete by its job.
         self.offer(&missing);
+        let complete = self.books.job(key, job);
         self.make_room();
         complete
     }
@@ -117,9 +122,23 @@ impl Orders {
         }
     }
 
+    /// The record at a position, where it is on a local disk.
+    fn find(&self, position: u64, piece: Piece) -> Option<CachedRecord> {
+        let local = self.local.as_ref()?;
+        let record = local.find(self.books.sample(position)?, piece)?;
+        record.will_need();
+        Some(record)
+    }
+
     fn offer(&mut self, positions: &[u64]) {
         for &position in positions {
-            let Some(Piece { extent, .. }) = self.books.piece(position) else { continue };
+            let Some(piece) = self.books.piece(position) else { continue };
+            if let Some(record) = self.find(position, piece) {
+                // No batch is complete by this: its job comes later.
+                let _ = self.books.fetched(position, Ok(Brought::Cached(record)));
+                continue;
+            }
+            let extent = piece.extent;
             let end = extent.offset.saturating_add(u64::from(extent.len));
             let range = extent.offset..end;
             self.queue.offer(Wanted { position, object: extent.file.0, range });
@@ -246,7 +265,7 @@ mod tests {
             let mut complete = Vec::new();
             for request in std::mem::take(&mut self.in_flight) {
                 for piece in self.orders.queue.arrived(request, Ns(0)).to_vec() {
-                    let record = Ok((Bytes::new(), 0..0));
+                    let record = Ok(Brought::Fetched(Bytes::new(), 0..0));
                     complete.extend(self.orders.books.fetched(piece.position, record));
                 }
             }

@@ -5,6 +5,8 @@
 //! finding the data set, and reading one record on the calling thread where a row is made again. Who
 //! speaks to a store is `storage`.
 
+pub(crate) mod cache;
+
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bothends_core::sample::{Extent, FileIdx};
-use bothends_dataset::{DatasetError, Found, Table};
+use bothends_dataset::{DatasetError, FileMark, Found, Table};
 use bothends_side_index::Name;
 use bothends_storage::{
     Bytes, Fetch, Fetcher, Folder, Identities, Identity, Objects, Options, StorageError,
@@ -21,8 +23,9 @@ use bothends_storage::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::cache::CacheSize;
-use crate::config::run::{ReadConfig, SideIndexUse};
+use crate::config::run::{ReadConfig, RunConfig, SideIndexUse};
 use crate::read::place::{Looking, root_and_target};
+use crate::read::remote::cache::Kept;
 use crate::read::supplied::{Failure, Unmade};
 use crate::threads::shutdown::{PATIENCE, Stop};
 
@@ -42,6 +45,8 @@ pub(crate) struct Remote {
     objects: Arc<dyn Objects>,
     /// What the files of the table were when they were listed, by their numbers.
     identities: Identities,
+    /// What is kept of it on a local disk.
+    cache: Option<Arc<Kept>>,
     /// For single reads: each thread takes one, and puts it back.
     fetchers: Mutex<Vec<Fetcher>>,
 }
@@ -68,7 +73,7 @@ pub(crate) fn of_mix(
     let identities = identities.collect::<Result<_, _>>()?;
     let locations = places.into_iter().map(|(name, place)| (name, place.into()));
     let objects = Arc::new(Together::new(locations.collect()));
-    Ok(Remote { objects, identities, fetchers: Mutex::default() })
+    Ok(Remote { objects, identities, cache: None, fetchers: Mutex::default() })
 }
 
 /// The paths of a table's files.
@@ -93,7 +98,7 @@ impl Place {
         let identities = identities.collect::<Result<_, _>>();
         let identities = identities.map_err(|error: StorageError| error.to_string())?;
         let (objects, fetchers) = (self.into(), Mutex::default());
-        Ok(Remote { objects, identities, fetchers })
+        Ok(Remote { objects, identities, cache: None, fetchers })
     }
 }
 
@@ -162,9 +167,11 @@ fn said(error: &DatasetError) -> String {
 }
 
 /// What of the settings for reading remote data do without, in one line, where it was asked for.
-pub(crate) fn note(read: &ReadConfig) -> Option<String> {
-    let cache = match matches!(read.cache_size, CacheSize::Bytes(_)) {
-        true => Some("there is no block cache for remote data"),
+pub(crate) fn note(read: &ReadConfig, cache: Option<&Path>) -> Option<String> {
+    let blocks = match matches!(read.cache_size, CacheSize::Bytes(_)) && cache.is_none() {
+        true => Some(
+            "there is no block cache for remote data; name a directory for fetched records (`cache`)",
+        ),
         false => None,
     };
     let index = match read.side_index {
@@ -173,13 +180,44 @@ pub(crate) fn note(read: &ReadConfig) -> Option<String> {
         ),
         SideIndexUse::Auto | SideIndexUse::Off => None,
     };
-    match (cache, index) {
+    match (blocks, index) {
         (Some(one), Some(other)) => Some(format!("{one}; {other}")),
         (one, other) => one.or(other).map(str::to_owned),
     }
 }
 
 impl Remote {
+    /// The same with a cache of fetched records, where the settings name one; one line for the user where
+    /// it cannot be what was asked for. Blocks on the file system.
+    pub(crate) fn with_cache(mut self, config: &RunConfig) -> (Self, Option<String>) {
+        let (kept, note) = Kept::open(config, &self.objects.shown(""));
+        let has_versions = self
+            .identities
+            .iter()
+            .any(|identity| identity.etag.is_some() || identity.modified.is_some());
+        let Some(kept) = kept.filter(|_| has_versions) else {
+            let nothing = "the store tells no version of its objects (no ETag and no time), so none of their records are kept in the cache";
+            let note = note.or_else(|| config.cache.as_ref().map(|_| nothing.to_owned()));
+            return (self, note);
+        };
+        self.cache = Some(Arc::new(kept));
+        (self, note)
+    }
+
+    /// The cache of fetched records.
+    pub(crate) fn cache(&self) -> Option<&Arc<Kept>> {
+        self.cache.as_ref()
+    }
+
+    /// What the cache knows a record by that has this key and lies in `file`; `None` where it could not
+    /// tell one version of that object from another.
+    pub(crate) fn cache_name(&self, key: u64, file: FileIdx) -> Option<Name> {
+        let Identity { len, modified, etag } = self.identity(file)?;
+        let modified = modified.map(|since| i128::try_from(since.as_nanos()));
+        let modified = modified.map(|ns| ns.unwrap_or(i128::MAX));
+        Name::of_object(key, (*len, etag.as_deref(), modified))
+    }
+
     /// Who speaks to the store.
     pub(crate) fn objects(&self) -> &Arc<dyn Objects> {
         &self.objects
@@ -193,6 +231,14 @@ impl Remote {
     /// What the file was when it was listed.
     pub(crate) fn identity(&self, file: FileIdx) -> Option<Identity> {
         self.identities.get(file.0.into())
+    }
+
+    /// The same as devices are told it.
+    pub(crate) fn mark(&self, file: FileIdx) -> Option<FileMark> {
+        let Identity { len, modified, etag } = self.identity(file)?;
+        let ns = |modified: &Duration| u64::try_from(modified.as_nanos()).ok();
+        let modified_ns = modified.as_ref().and_then(ns);
+        Some(FileMark { len: *len, modified_ns, etag: etag.as_deref().map(Box::from) })
     }
 
     /// What the side index knows a record by that has this key and lies in `file`.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use bothends_core::blocks::Blocks;
 use bothends_core::ids::{EpochIdx, Label, SampleId};
+use bothends_core::link::SampleBytes;
 use bothends_core::plan::{PlanError, Shuffle};
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
 use bothends_dataset::store::original_names;
@@ -120,12 +121,13 @@ impl Source {
         let is_indexed = config.read.side_index != SideIndexUse::Off && are_files;
         let direct = direct(config.read.page_cache, &table);
         let (blocks, blocks_note) = match are_local && are_files && sources.is_none() {
-            true => {
-                BlockSource::open(config.read.cache_size, roots.first(), &table, direct)
-            }
+            true => BlockSource::open(config, roots.first(), &table, direct),
             false => (None, no_blocks(config)),
         };
-        let remote_note = remote.as_ref().and_then(|_| remote::note(&config.read));
+        let cache = config.cache.as_deref();
+        let remote_note = remote.as_ref().and_then(|_| remote::note(&config.read, cache));
+        let remote = remote.map(|remote| remote.with_cache(config));
+        let (remote, cache_note) = remote.unzip();
         let notes = notes.into_iter().chain(kept_open.note);
         let n_ids = n_samples.saturating_mul(u64::from(config.repeat));
         Ok(Self {
@@ -139,7 +141,11 @@ impl Source {
             sources,
             format,
             names: Mutex::default(),
-            notes: notes.chain(blocks_note).chain(remote_note).collect(),
+            notes: notes
+                .chain(blocks_note)
+                .chain(remote_note)
+                .chain(cache_note.flatten())
+                .collect(),
             table,
             fields,
             is_undecoded,
@@ -149,6 +155,22 @@ impl Source {
             n_ids,
             n_in_epoch: mix.map_or(n_ids, |mix| mix.n_samples()),
         })
+    }
+
+    /// The table as devices are told it; of objects in a remote store also what they were when they were
+    /// listed.
+    pub(crate) fn manifest(&self) -> Vec<u8> {
+        match &self.remote {
+            Some(remote) => self.table.encode_marked(|file| remote.mark(file)),
+            None => self.table.encode(),
+        }
+    }
+
+    /// What a sample takes on the way to this host: its record, as a mean, or a device's result.
+    pub(crate) fn sample_bytes(&self) -> SampleBytes {
+        let n = self.n_samples().max(1);
+        let sum = lens(&self.table).fold(0_u64, u64::saturating_add);
+        SampleBytes { host: sum / n, device: self.pipeline.sample_bytes() as u64 }
     }
 
     /// Samples of the data set, before it is repeated.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_dataset::Piece;
+use bothends_side_index::CachedRecord;
 use bothends_slots::Part;
 use bothends_storage::Bytes;
 
@@ -58,7 +59,16 @@ struct Row {
 }
 
 /// What a fetch brought for a row, or why it brought nothing.
-pub(crate) type Fetched = Result<(Bytes, Range<usize>), String>;
+pub(crate) type Fetched = Result<Brought, String>;
+
+/// A row's record.
+#[derive(Debug)]
+pub(crate) enum Brought {
+    /// A part of what a request brought.
+    Fetched(Bytes, Range<usize>),
+    /// It is on a local disk, and no request was sent.
+    Cached(CachedRecord),
+}
 
 /// A row with all that it needs.
 #[derive(Debug)]
@@ -190,6 +200,11 @@ impl Books {
         self.rows.get(&position).map(|row| row.piece)
     }
 
+    /// The sample at a position.
+    pub(crate) fn sample(&self, position: u64) -> Option<SampleId> {
+        self.rows.get(&position).map(|row| row.sample)
+    }
+
     /// The rows of a batch without a record, in the order in which they are to be fetched.
     pub(crate) fn missing(&self, batch: BatchKey) -> Vec<u64> {
         let positions = self.batches.get(&batch).map(|batch| batch.positions.iter());
@@ -199,6 +214,11 @@ impl Books {
         let mut missing: Vec<u64> = missing.copied().collect();
         missing.sort_unstable();
         missing
+    }
+
+    /// Whether a job lacks a record.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.batches.values().any(|batch| batch.progress.is_some())
     }
 
     /// The rows of all jobs.
@@ -296,11 +316,17 @@ impl Books {
     }
 
     /// A batch that is no longer foretold keeps what has come: a device has claimed it, or the front is
-    /// to rest for a while. The rows that are missing; `None` if all are, and it may as well go.
+    /// to rest for a while. The rows that are missing; `None` if nothing was fetched for any, and it may
+    /// as well go.
     pub(crate) fn set_aside(&mut self, batch: BatchKey) -> Option<Vec<u64>> {
         let missing = self.missing(batch);
-        let left = self.batches.get(&batch)?.left;
-        if missing.len() == left {
+        let of_batch = &self.batches.get(&batch)?.positions;
+        let mut rows = of_batch.iter().filter_map(|at| self.rows.get(at));
+        let has_come = |row: &Row| match &row.record {
+            Some(Ok(Brought::Fetched(..)) | Err(_)) => true,
+            Some(Ok(Brought::Cached(_))) | None => false,
+        };
+        if !rows.any(has_come) {
             return None;
         }
         self.aside.push(batch);

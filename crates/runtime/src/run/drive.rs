@@ -554,18 +554,16 @@ impl Run<'_> {
             epochs: &self.epochs,
         };
         let energy = metering.end(runtime, self.how, &used, &counted);
+        let ms_per_image = per_image_ms(seconds, samples);
         RunResult {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: settings(&runtime.config, self.how),
             epochs: self.epochs,
-            cpu: Cpu {
-                seconds,
-                ms_per_image: per_image_ms(seconds, samples),
-                device_process_seconds,
-            },
+            cpu: Cpu { seconds, ms_per_image, device_process_seconds },
             memory: self.memory,
             bytes: self.bytes,
             block_cache: runtime.source().blocks().map(BlockSource::used),
+            record_cache: runtime.record_cache(),
             fetches: runtime.fetched(),
             energy,
             alone: self.alone,

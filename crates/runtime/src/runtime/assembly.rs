@@ -106,6 +106,7 @@ impl Runtime {
             ear,
             waits: Arc::clone(&shared.waits),
             ahead: shared.ahead.clone(),
+            link: shared.link.clone(),
             meter: shared.times.meter(Ends::Both),
             stop: shared.stop.clone(),
             work: Work::after(self.n_engines << 40),
@@ -131,6 +132,11 @@ impl Runtime {
             threads.transcoding.push(spawn_idle(&shared.stop, "transcode", body)?);
         }
         threads.desk.clone_from(&transcoding);
+        if let Some(cache) = self.source.remote().and_then(|remote| remote.cache()) {
+            let (cache, stop) = (Arc::clone(cache), shared.stop.clone());
+            let body = move || cache.run(&stop);
+            threads.front.push(spawn(&shared.stop, "cache", body)?);
+        }
         let reader = self.spawn_reader((jobs, tasks_in), shared, read_bytes)?;
         threads.front.push(reader);
         // Emulators choose their own, and other ranks would choose the same.
@@ -188,6 +194,7 @@ impl Runtime {
                 tasks,
                 read_bytes,
                 watch: self.fetches.clone(),
+                link: shared.link.clone(),
                 meter,
                 stop,
             };

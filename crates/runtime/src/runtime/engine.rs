@@ -18,6 +18,7 @@ use crossbeam::channel::Sender;
 
 use crate::collect::bell::Bell;
 use crate::collect::collector::Command;
+use crate::collect::link::LinkWatch;
 use crate::collect::stall::WaitClock;
 use crate::devices::presence::Presence;
 use crate::devices::thread::Counter;
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) chores: Chores,
     /// What the front makes next, for a reader that fetches far ahead.
     pub(crate) ahead: Ahead,
+    /// The link that they are fetched over.
+    pub(crate) link: LinkWatch,
     /// What the user should know.
     pub(crate) notes: Sender<String>,
 }
@@ -75,6 +78,7 @@ impl Shared {
             waits: Arc::default(),
             chores: Chores::default(),
             ahead: Ahead::default(),
+            link: LinkWatch::default(),
             notes,
         }
     }

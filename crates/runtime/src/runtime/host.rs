@@ -13,7 +13,7 @@ use bothends_core::plan::{LastPolicy, Plan, PlanConfig, PlanError, Shuffle};
 use bothends_core::select::StrategyConfig;
 use bothends_csd::pool::{Pool, PoolSource};
 use bothends_csd::{DeviceStats, Transport};
-use bothends_figures::Fetches;
+use bothends_figures::{Fetches, RecordCacheUse};
 use bothends_ops::Finish;
 use bothends_slots::{Heap, Kind, Ring, RingConfig, SlotError};
 use crossbeam::channel::{Receiver, Sender, bounded};
@@ -440,7 +440,18 @@ impl Runtime {
     /// What was fetched from a remote store, as of a moment ago; `None` where the data are in none.
     #[must_use]
     pub fn fetched(&self) -> Option<Fetches> {
-        self.source.remote().map(|_| self.fetches.figures())
+        let fetches = self.source.remote().map(|_| self.fetches.figures())?;
+        let Some(cache) = self.record_cache() else { return Some(fetches) };
+        let RecordCacheUse { hits: cached, saved_bytes: cached_bytes, .. } = cache;
+        let cache_damaged = cache.damaged;
+        Some(Fetches { cached, cached_bytes, cache_damaged, ..fetches })
+    }
+
+    /// What the cache of fetched records has, and has done; `None` where there is none.
+    #[must_use]
+    pub fn record_cache(&self) -> Option<RecordCacheUse> {
+        let cache = self.source.remote()?.cache()?;
+        Some(cache.used())
     }
 
     /// What this run reads, and how.

@@ -144,6 +144,9 @@ impl Runtime {
         if let Some(blocks) = self.source.blocks() {
             blocks.epoch_is_over();
         }
+        if let Some(cache) = self.source.remote().and_then(|remote| remote.cache()) {
+            cache.epoch_is_over();
+        }
         if let Some(collected) = &mut remains.collected {
             self.front_prior_ns = collected.front.mean_ns().or(self.front_prior_ns);
             for (device, line) in self.devices.iter_mut().zip(&mut collected.back) {

@@ -48,7 +48,7 @@ fn segments(cache: &BlockCache) -> Vec<PathBuf> {
     let listed = std::fs::read_dir(&cache.folder.path).into_iter().flatten();
     let paths = listed.map(|entry| entry.unwrap().path());
     let mut paths: Vec<_> =
-        paths.filter(|path| is_segment(&name_of(path).unwrap())).collect();
+        paths.filter(|path| Kind::Blocks.is_segment(&name_of(path).unwrap())).collect();
     paths.sort();
     paths
 }

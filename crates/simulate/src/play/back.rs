@@ -249,21 +249,26 @@ impl Play<'_> {
         self.epochs.device_worked(&task, work_ns);
         state.sent.push_back(task);
         let mut at_host = self.now;
-        if let Some(link) = state.config.link
-            && let Some(free_at) = self.devices.links.get_mut(link)
-        {
-            let bytes_per_s = self.world.links[link].bytes_per_s.max(1);
-            let crossing = float(self.world.batch_bytes) / float(bytes_per_s);
-            *free_at = (*free_at).max(self.now).plus(scaled(1_000_000_000, crossing));
-            at_host = *free_at;
+        let config = state.config;
+        if let Some(link) = config.link {
+            at_host = self.crosses(link, self.world.batch_bytes);
         }
-        let at_host = at_host.plus(state.config.latency_ns);
+        let at_host = at_host.plus(config.latency_ns);
         if at_host == self.now {
             self.arrived(device, life);
         } else {
             self.agenda.at(at_host, Event::Arrived { device, life });
             self.begin(device);
         }
+    }
+
+    /// When so many bytes have crossed a link, behind all that is on it.
+    pub(super) fn crosses(&mut self, link: usize, bytes: u64) -> Ns {
+        let Some(free_at) = self.devices.links.get_mut(link) else { return self.now };
+        let bytes_per_s = self.world.links[link].bytes_per_s.max(1);
+        let crossing = float(bytes) / float(bytes_per_s);
+        *free_at = (*free_at).max(self.now).plus(scaled(1_000_000_000, crossing));
+        *free_at
     }
 
     pub(super) fn arrived(&mut self, device: usize, life: u32) {

@@ -9,8 +9,9 @@ use bothends_core::epoch::{
     DeviceConfig, EpochConfig, EpochState, Finish, FrontConfig, Pick, Standing,
 };
 use bothends_core::ids::{BatchIdx, DeviceIdx, Ns, Prong};
+use bothends_core::link::DeviceUse;
 
-use super::{Outcome, float, scaled, seconds};
+use super::{Outcome, device_idx, float, scaled, seconds};
 use crate::world::{Device, World};
 
 /// Slots of the runtime's ring that are not in the quota of a prong: the consumer's, and those in
@@ -369,6 +370,16 @@ impl Epochs<'_> {
             epoch.n_claims -= 1;
             let own_now = epoch.since(now);
             epoch.state.give_back(task.claim, own_now);
+        }
+    }
+
+    /// All devices take part, or rest.
+    pub(super) fn use_devices(&mut self, to: DeviceUse, now: Ns) {
+        for epoch in &mut self.underway {
+            let own_now = epoch.since(now);
+            for device in 0..self.world.devices.len() {
+                epoch.state.use_device(device_idx(device), to, own_now);
+            }
         }
     }
 

@@ -42,6 +42,8 @@ pub(super) const FILES: &[(&str, &str)] = files![
     "configs/experiments/ranks-unequal.json",
     "configs/experiments/two-shards.json",
     "configs/experiments/slow-link.json",
+    "configs/experiments/remote-large-records.json",
+    "configs/experiments/remote-small-records.json",
     "configs/experiments/long-latency.json",
     "configs/experiments/small-output-buffer.json",
     "configs/experiments/host-cpu-cap.json",

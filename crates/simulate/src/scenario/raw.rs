@@ -12,7 +12,7 @@ use super::fault::{self, nanoseconds};
 use super::{Scenario, ScenarioError};
 use crate::energy::{Power, PowerSpec};
 use crate::world::{
-    Absence, Accelerator, Device, Drift, Fault, Host, Link, Slowdown, World,
+    Absence, Accelerator, Device, Drift, Fault, Host, Link, Records, Slowdown, World,
 };
 
 #[derive(Debug, Deserialize)]
@@ -53,6 +53,7 @@ struct RawHost {
     quota: Option<u32>,
     cv: Option<f64>,
     slowdown: Option<RawSlowdown>,
+    records: Option<Records>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -155,6 +156,12 @@ fn world(raw: &RawScenario, place: &Place<'_>) -> Result<World, ScenarioError> {
             return Err(place.wrong("bytes_per_s", 0, "it must be at least 1"));
         }
     }
+    let n_links = raw.links.len();
+    if let Some(records) = raw.host.records.filter(|records| records.link >= n_links) {
+        let place = place.inside("host.records");
+        let remedy = format!("there are {n_links} links, and they count from 0");
+        return Err(place.wrong("link", records.link, &remedy));
+    }
     Ok(World {
         n_batches: raw.batches,
         strategy: StrategyConfig::Cpu,
@@ -190,6 +197,7 @@ fn host(raw: &RawHost, place: &Place<'_>) -> Result<Host, ScenarioError> {
         cv: place.within("cv", raw.cv.unwrap_or(0.1), 0.0..=10.0)?,
         slowdown: raw.slowdown.as_ref().map(|raw| slowdown(raw, &inside)).transpose()?,
         prior: Some(1.0),
+        records: raw.records,
     })
 }
 

@@ -37,6 +37,7 @@ pub(crate) fn classic(n_batches: u32, n_devices: usize, s: f64, a: f64) -> World
             cv: 0.1,
             slowdown: None,
             prior: Some(1.0),
+            records: None,
         },
         devices: vec![device; n_devices],
         shards: 1,

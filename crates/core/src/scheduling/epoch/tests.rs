@@ -520,6 +520,38 @@ fn all_that_is_free_is_upcoming_to_a_host_alone_whatever_its_quota_is() {
 }
 
 #[test]
+fn a_device_that_rests_finishes_what_it_has_and_gets_nothing_more() {
+    let mut epoch = EpochState::new(config(StrategyConfig::Ordered, 40));
+    let held = epoch.next_back(D0, at(0)).unwrap();
+    epoch.use_device(D0, DeviceUse::Rests, at(0));
+    assert!(epoch.next_back(D0, at(0)).is_none());
+    assert_eq!(epoch.finish(held, 4 * MILLI, at(1)), Finish::Committed);
+    assert!(epoch.next_back(D0, at(1)).is_none(), "it answered, and rests");
+    let first = host_works(&mut epoch, 1..20);
+    epoch.use_device(D0, DeviceUse::Claims, at(20));
+    assert!(epoch.next_back(D0, at(20)).is_some(), "it is asked again");
+    epoch.use_device(D0, DeviceUse::Rests, at(20));
+    let rest = host_works(&mut epoch, 20..80);
+    let all: Vec<u32> = first.into_iter().chain(rest).collect();
+    assert_eq!(all, (0..40).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_device_without_which_nothing_is_made_never_rests() {
+    for (_, strategy) in StrategyConfig::all() {
+        let mut epoch = EpochState::new(config(strategy, 40));
+        epoch.use_device(D0, DeviceUse::Rests, at(0));
+        let rests = epoch.next_back(D0, at(0)).is_none();
+        let must_work = strategy.is_published() || strategy == StrategyConfig::Csd;
+        assert_eq!(rests, !must_work, "{strategy}");
+    }
+    let mut epoch = EpochState::new(config(StrategyConfig::Ordered, 40));
+    epoch.device_lost(D0, at(0));
+    epoch.use_device(D0, DeviceUse::Claims, at(0));
+    assert!(epoch.next_back(D0, at(0)).is_none(), "what is lost does not come back so");
+}
+
+#[test]
 fn a_batch_is_needed_when_the_consumer_comes_to_it_and_the_host_does_not() {
     let mut fed = config(StrategyConfig::Ordered, 1_000);
     fed.accelerator_ns = Some(10 * MILLI);

@@ -114,7 +114,7 @@ impl BackSum {
 
     fn of(back: &Back) -> Self {
         let (waiting, used) = (back.hand.waiting(), back.hand.used());
-        if matches!(back.health, Health::Lost | Health::Leaving) {
+        if matches!(back.health, Health::Lost | Health::Leaving | Health::Resting) {
             return Self { waiting, used, ..Self::default() };
         }
         let mean_ns = back.times.mean_ns().filter(|_| back.standing != Standing::New);
@@ -139,6 +139,8 @@ pub enum Health {
     Silent,
     /// It is to go: it finishes what it holds, and gets nothing more.
     Leaving,
+    /// It gets nothing for now, as others have better use for what it would take (`link`).
+    Resting,
     /// It was reported lost.
     Lost,
 }

@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 
 use bothends_core::ids::Prong;
-use bothends_figures::{Audits, Damaged, Fetches, Skipped, SourceSamples, Stall};
+use bothends_figures::{
+    Audits, Damaged, Fetches, RecordCacheUse, Skipped, SourceSamples, Stall,
+};
 use bothends_side_index::{BlockCacheStats, SideIndexStats};
 use serde::Serialize;
 
@@ -46,6 +48,8 @@ pub struct LoaderStats {
     pub side_index: Option<SideIndexStats>,
     /// Images transcoded while the host was idle; `None` where the data are no image files, or it is off.
     pub block_cache: Option<BlockCacheStats>,
+    /// Records of a remote store that are kept on a local disk; `None` where they are not.
+    pub record_cache: Option<RecordCacheUse>,
     /// What was fetched from a remote store; `None` where the data are in none.
     pub fetches: Option<Fetches>,
     /// CPU seconds of this process.

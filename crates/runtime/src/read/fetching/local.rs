@@ -1,0 +1,77 @@
+//! What of the records that are to be fetched is on a local disk already, and what is to be kept there.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bothends_core::ids::SampleId;
+use bothends_core::sample::SampleKey;
+use bothends_dataset::Piece;
+use bothends_side_index::{CachedRecord, Name};
+use bothends_storage::Bytes;
+
+use crate::read::remote::Remote;
+use crate::read::source::Source;
+
+/// What is in the record cache of these data, for whoever orders records.
+#[derive(Debug)]
+pub(crate) struct Local {
+    source: Arc<Source>,
+    remote: Arc<Remote>,
+}
+
+impl Local {
+    /// `None` where there is no cache.
+    pub(crate) fn of(source: &Arc<Source>, remote: &Arc<Remote>) -> Option<Self> {
+        remote.cache()?;
+        Some(Self { source: Arc::clone(source), remote: Arc::clone(remote) })
+    }
+
+    /// This piece of a sample, if it is there. Never waits.
+    pub(crate) fn find(&self, sample: SampleId, piece: Piece) -> Option<CachedRecord> {
+        self.source.find_cached(&self.remote, sample, piece)
+    }
+}
+
+impl Source {
+    /// What is fetched for the sample of `key`: all of its record where that is kept in the record
+    /// cache, or may be.
+    pub(crate) fn piece_to_fetch(&self, key: SampleKey, remote: &Remote) -> Piece {
+        let whole = self.table.piece(key.sample, |_| None);
+        let is_whole = remote.cache().is_some_and(|cache| {
+            cache.takes_more() || self.find_cached(remote, key.sample, whole).is_some()
+        });
+        if is_whole { whole } else { self.piece(key) }
+    }
+
+    /// What the record cache has of this piece of a sample.
+    pub(crate) fn find_cached(
+        &self,
+        remote: &Remote,
+        sample: SampleId,
+        piece: Piece,
+    ) -> Option<CachedRecord> {
+        let name = self.cache_name(remote, sample)?;
+        remote.cache()?.find(name, piece.extent.len)
+    }
+
+    fn cache_name(&self, remote: &Remote, sample: SampleId) -> Option<Name> {
+        let file = self.table.extent(sample).file;
+        remote.cache_name(self.table.index_key(sample), file)
+    }
+
+    /// Offers what was fetched to the record cache, if it is all of the record. Does not wait.
+    pub(crate) fn keep_fetched(
+        &self,
+        remote: &Remote,
+        (sample, piece): (SampleId, Piece),
+        fetched: (&Bytes, &Range<usize>),
+    ) {
+        let Some(cache) = remote.cache() else { return };
+        let whole = self.table.piece(sample, |_| None);
+        if piece.extent == whole.extent
+            && let Some(name) = self.cache_name(remote, sample)
+        {
+            cache.offer(name, fetched);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A fetcher that several threads share, each of which waits for its own answers.
+//!
+//! As [`Fetcher`](crate::Fetcher), it has one thread, and does not retry, join or order anything.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::fetcher::{gone, one, runtime};
+use crate::{Fetch, Identity, Objects, StorageError};
+
+/// How long a store may take to say what an object is, its own attempts included.
+const IDENTIFY: Duration = Duration::from_secs(10);
+
+/// Reads ranges of objects on a thread of its own, for any number of threads.
+///
+/// # Contract
+///
+/// 1. Asking does not wait.
+/// 2. A [`Pending`] answer comes within the timeout of its request. One that is dropped ends its request.
+/// 3. Dropping the fetcher ends all requests and does not wait for the network.
+#[derive(Debug)]
+pub struct SharedFetcher {
+    orders: Option<mpsc::UnboundedSender<Order>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Fetch(Fetch, oneshot::Sender<Result<Bytes, StorageError>>),
+    Identify(Arc<str>, oneshot::Sender<Result<Identity, StorageError>>),
+}
+
+/// An answer that is to come.
+#[derive(Debug)]
+pub struct Pending<T>(oneshot::Receiver<Result<T, StorageError>>);
+
+impl<T> Pending<T> {
+    /// Waits for it. Not for threads of an async runtime.
+    ///
+    /// # Errors
+    /// What the store said.
+    pub fn wait(self) -> Result<T, StorageError> {
+        self.0.blocking_recv().unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl SharedFetcher {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system has no thread or no descriptors left.
+    pub fn start(objects: Arc<dyn Objects>) -> io::Result<Self> {
+        let runtime = runtime()?;
+        let (orders, received) = mpsc::unbounded_channel();
+        let work = move || {
+            runtime.block_on(serve(objects, received));
+            // A name lookup or a file system that hangs is left behind.
+            runtime.shutdown_background();
+        };
+        let thread = Builder::new().name("bothends-fetch".to_owned()).spawn(work)?;
+        Ok(Self { orders: Some(orders), thread: Some(thread) })
+    }
+
+    /// Asks for a range; its tag means nothing here.
+    #[must_use]
+    pub fn fetch(&self, fetch: Fetch) -> Pending<Bytes> {
+        self.send(|answer| Order::Fetch(fetch, answer))
+    }
+
+    /// Asks what an object is recognised by now, for ten seconds at most.
+    #[must_use]
+    pub fn identify(&self, object: &str) -> Pending<Identity> {
+        self.send(|answer| Order::Identify(object.into(), answer))
+    }
+
+    fn send<T>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<Result<T, StorageError>>) -> Order,
+    ) -> Pending<T> {
+        let (answer, pending) = oneshot::channel();
+        if let Some(orders) = &self.orders {
+            // A thread that is gone drops the sender, which is an answer, too.
+            let _ = orders.send(order(answer));
+        }
+        Pending(pending)
+    }
+}
+
+impl Drop for SharedFetcher {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to say but that it panicked, which the panic's message told.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Carries orders out until the fetcher is dropped.
+async fn serve(objects: Arc<dyn Objects>, mut orders: mpsc::UnboundedReceiver<Order>) {
+    while let Some(order) = orders.recv().await {
+        let objects = Arc::clone(&objects);
+        match order {
+            Order::Fetch(fetch, answer) => {
+                drop(tokio::spawn(async move {
+                    answered(answer, one(&*objects, &fetch)).await;
+                }));
+            }
+            Order::Identify(object, answer) => {
+                drop(tokio::spawn(async move {
+                    let asked = tokio::time::timeout(IDENTIFY, objects.identify(&object));
+                    answered(answer, async {
+                        asked.await.unwrap_or_else(|_| {
+                            let place = objects.shown(&object);
+                            Err(StorageError::TimedOut { place, after: IDENTIFY })
+                        })
+                    })
+                    .await;
+                }));
+            }
+        }
+    }
+}
+
+/// Passes on what `asked` says, unless nobody waits for it any more.
+async fn answered<T>(
+    mut answer: oneshot::Sender<Result<T, StorageError>>,
+    asked: impl Future<Output = Result<T, StorageError>>,
+) {
+    let said = match select(pin!(asked), pin!(answer.closed())).await {
+        Either::Left((said, _)) => said,
+        Either::Right(_) => return,
+    };
+    // Whoever waited may have gone in the meantime.
+    let _ = answer.send(said);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Answer, Double};
+
+    fn fetch(object: &str, timeout: Duration) -> Fetch {
+        Fetch { tag: 0, object: object.into(), range: 1..3, expected: None, timeout }
+    }
+
+    #[test]
+    fn each_thread_has_its_own_answers() {
+        let double = Double::new().with("a", "0123").with("b", "4567");
+        let fetcher = SharedFetcher::start(Arc::new(double)).unwrap();
+        let minute = Duration::from_secs(60);
+        let ahead = fetcher.fetch(fetch("b", minute));
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| fetcher.fetch(fetch("a", minute)).wait());
+            assert_eq!(other.join().unwrap().unwrap(), "12");
+        });
+        assert_eq!(ahead.wait().unwrap(), "56");
+        assert_eq!(fetcher.identify("b").wait().unwrap().len, 4);
+        let missing = fetcher.fetch(fetch("c", minute)).wait();
+        assert!(matches!(missing, Err(StorageError::NotFound { .. })), "{missing:?}");
+    }
+
+    #[test]
+    fn nothing_that_is_dropped_is_waited_for() {
+        let double = Double::answering(|_| Answer::After(Duration::from_secs(3600)));
+        double.put("a", "0123");
+        let fetcher = SharedFetcher::start(Arc::new(double)).unwrap();
+        drop(fetcher.fetch(fetch("a", Duration::from_secs(3600))));
+        let late = fetcher.fetch(fetch("a", Duration::from_millis(1))).wait();
+        assert!(matches!(late, Err(StorageError::TimedOut { .. })), "{late:?}");
+        let pending = fetcher.fetch(fetch("a", Duration::from_secs(3600)));
+        drop(fetcher);
+        assert!(pending.wait().is_err());
+    }
+}
