@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use bothends_agent::door::{Door, Visits};
 use bothends_agent::{
-    FileStore, Identity, NoCosts, Server, ServerConfig, Store, StoreError,
+    FileStore, Identity, NoCosts, Server, ServerConfig, Store, StoreError, Wanted,
 };
 use bothends_csd::Security;
 
@@ -37,16 +37,14 @@ struct Files {
 impl Store for Files {
     fn read(
         &self,
-        path: &str,
-        offset: u64,
-        len: u32,
+        wanted: Wanted<'_>,
         dst: &mut Vec<u8>,
     ) -> Result<Identity, StoreError> {
         self.n_read.fetch_add(1, Ordering::Relaxed);
         let (is_held, changed) = &*self.held;
         let held = is_held.lock().unwrap_or_else(PoisonError::into_inner);
         drop(changed.wait_timeout_while(held, DEADLINE, |is_held| *is_held));
-        self.store.read(path, offset, len, dst)
+        self.store.read(wanted, dst)
     }
 
     fn probe(&self, path: &str) -> Result<(), StoreError> {

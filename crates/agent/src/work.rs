@@ -120,9 +120,11 @@ impl Site<'_> {
 
     /// Whether the session would make the sample of this very file.
     fn has(self, (file, identity): &(FileIdx, Identity)) -> bool {
-        let path = self.agreed.known.table.file_path(*file);
+        let table = &self.agreed.known.table;
+        let (path, mark) = (table.file_path(*file), table.mark(*file));
         // A read of no bytes still says which file it is.
-        let found = self.store.read(&path, 0, 0, &mut Vec::new());
+        let wanted = Wanted { path: &path, offset: 0, len: 0, mark };
+        let found = self.store.read(wanted, &mut Vec::new());
         found.is_ok_and(|found| found == *identity)
             && self.agreed.seen.is_same(*file, identity)
     }

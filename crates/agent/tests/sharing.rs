@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bothends_agent::conformance::{self, Exercise};
 use bothends_agent::{
     FileStore, Guest, Identity, Memory, NoCosts, ResultMemory, Server, ServerConfig,
-    Sharing, Store, StoreError,
+    Sharing, Store, StoreError, Wanted,
 };
 use bothends_csd::admission::Credential;
 use bothends_csd::{Finished, Job, JobTerms, Serve, Session};
@@ -151,12 +151,10 @@ struct GateState {
 impl Store for Gated {
     fn read(
         &self,
-        path: &str,
-        offset: u64,
-        len: u32,
+        wanted: Wanted<'_>,
         dst: &mut Vec<u8>,
     ) -> Result<Identity, StoreError> {
-        if len > 0 {
+        if wanted.len > 0 {
             let mut state = self.gate.state.lock().unwrap();
             state.n_read += 1;
             let waits = |state: &mut GateState| !state.is_open;
@@ -165,10 +163,11 @@ impl Store for Gated {
             assert!(!timed_out.timed_out(), "nobody opened the gate");
             if state.n_fail > 0 {
                 state.n_fail -= 1;
-                return self.files.read("no such file", offset, len, dst);
+                let nowhere = Wanted { path: "no such file", ..wanted };
+                return self.files.read(nowhere, dst);
             }
         }
-        self.files.read(path, offset, len, dst)
+        self.files.read(wanted, dst)
     }
 
     fn probe(&self, path: &str) -> Result<(), StoreError> {

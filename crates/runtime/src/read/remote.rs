@@ -191,10 +191,7 @@ impl Remote {
     /// it cannot be what was asked for. Blocks on the file system.
     pub(crate) fn with_cache(mut self, config: &RunConfig) -> (Self, Option<String>) {
         let (kept, note) = Kept::open(config, &self.objects.shown(""));
-        let has_versions = self
-            .identities
-            .iter()
-            .any(|identity| identity.etag.is_some() || identity.modified.is_some());
+        let has_versions = self.identities.has_versions();
         let Some(kept) = kept.filter(|_| has_versions) else {
             let nothing = "the store tells no version of its objects (no ETag and no time), so none of their records are kept in the cache";
             let note = note.or_else(|| config.cache.as_ref().map(|_| nothing.to_owned()));
@@ -215,7 +212,7 @@ impl Remote {
         let Identity { len, modified, etag } = self.identity(file)?;
         let modified = modified.map(|since| i128::try_from(since.as_nanos()));
         let modified = modified.map(|ns| ns.unwrap_or(i128::MAX));
-        Name::of_object(key, (*len, etag.as_deref(), modified))
+        Name::of_object(key, (len, etag.as_deref(), modified))
     }
 
     /// Who speaks to the store.
@@ -238,7 +235,7 @@ impl Remote {
         let Identity { len, modified, etag } = self.identity(file)?;
         let ns = |modified: &Duration| u64::try_from(modified.as_nanos()).ok();
         let modified_ns = modified.as_ref().and_then(ns);
-        Some(FileMark { len: *len, modified_ns, etag: etag.as_deref().map(Box::from) })
+        Some(FileMark { len, modified_ns, etag: etag.as_deref().map(Box::from) })
     }
 
     /// What the side index knows a record by that has this key and lies in `file`.

@@ -214,6 +214,7 @@ pub struct Identities {
     bytes: Vec<u8>,
     blocks: Vec<usize>,
     n: u64,
+    has_versions: bool,
 }
 
 impl Identities {
@@ -224,7 +225,14 @@ impl Identities {
         }
         let known = Known { identity: identity.clone(), label: Labelled::Elsewhere };
         encode(&known, &mut self.bytes);
+        self.has_versions |= identity.etag.is_some() || identity.modified.is_some();
         self.n += 1;
+    }
+
+    /// Whether one of them tells versions of its object apart, and not only lengths.
+    #[must_use]
+    pub fn has_versions(&self) -> bool {
+        self.has_versions
     }
 
     /// The one with this number.
