@@ -254,6 +254,42 @@ fn a_wrong_file_is_named_with_its_key() -> Result<()> {
     )
 }
 
+/// The part of doctor's results about the job, and how far they can be trusted.
+fn measures_the_job(json: &Value) {
+    let job = &json["job"];
+    assert_eq!(
+        (&job["accelerator"], &job["source"]),
+        (&json!("host"), &json!("measured"))
+    );
+    assert!(job["images_per_s"]["prepared"].as_f64().unwrap() > 0.0);
+    let ends = &json["host"][0]["ends"];
+    assert!(ends["low"].as_f64().unwrap() <= ends["high"].as_f64().unwrap());
+    assert!(json["host"][0]["rounds"].as_u64().unwrap() >= 3);
+    assert!(json["host"][0]["conditions"]["others"].is_number());
+    assert_eq!(json["devices"][0]["is_uncalibrated"], true);
+    let kind = json["verdict"]["kind"].as_str().unwrap();
+    assert!(["buy", "do-not-buy", "measure-again"].contains(&kind), "{kind}");
+    // With an accelerator that consumes everything at once, a device adds images.
+    assert!(json["devices"][0]["together"]["speedup"].as_f64().unwrap() > 1.0);
+}
+
+/// A pool for three jobs, from what doctor has measured.
+fn plans_a_pool(file: &str) -> Result<()> {
+    let pool = ["--plan", "--pool", "--jobs", "3", "--doctor", file];
+    let output = simulate(&[&pool[..], &["--accelerator", "100000"]].concat())?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = text(&output);
+    assert!(said.contains("\nA job lacks 100000 x 1.10 - "), "{said}");
+    assert!(said.contains("\nAgents: 3 x "), "{said}");
+    let output =
+        simulate(&[&pool[..], &["--agent-price", "0.5", "--json", "-"]].concat())?;
+    let json: Value = serde_json::from_slice(&output.stdout)?;
+    for key in ["agents", "host_bytes_per_s", "price_per_million_images"] {
+        assert!(json[key].is_number(), "{key}");
+    }
+    Ok(())
+}
+
 /// What doctor writes is what `--plan` reads, and says what was measured and what modelled.
 #[test]
 fn doctor_measures_and_plan_answers() -> Result<()> {
@@ -294,21 +330,7 @@ fn doctor_measures_and_plan_answers() -> Result<()> {
     assert_eq!(json["devices"][0]["preset"], "newport");
     assert!(json["devices"][0]["source"].as_str().unwrap().starts_with("modelled"));
     assert!(json["machine"]["cores"].as_u64().unwrap() > 0);
-    let job = &json["job"];
-    assert_eq!(
-        (&job["accelerator"], &job["source"]),
-        (&json!("host"), &json!("measured"))
-    );
-    assert!(job["images_per_s"]["prepared"].as_f64().unwrap() > 0.0);
-    let ends = &json["host"][0]["ends"];
-    assert!(ends["low"].as_f64().unwrap() <= ends["high"].as_f64().unwrap());
-    assert!(json["host"][0]["rounds"].as_u64().unwrap() >= 3);
-    assert!(json["host"][0]["conditions"]["others"].is_number());
-    assert_eq!(json["devices"][0]["is_uncalibrated"], true);
-    let kind = json["verdict"]["kind"].as_str().unwrap();
-    assert!(["buy", "do-not-buy", "measure-again"].contains(&kind), "{kind}");
-    // With an accelerator that consumes everything at once, a device adds images.
-    assert!(json["devices"][0]["together"]["speedup"].as_f64().unwrap() > 1.0);
+    measures_the_job(&json);
 
     let plan = ["--plan", "--doctor", file, "--count", "0,2", "--accelerator", "100000"];
     let output = simulate(&plan)?;
@@ -327,18 +349,7 @@ fn doctor_measures_and_plan_answers() -> Result<()> {
     {
         assert!(json["rows"][1][key].is_number(), "{key}");
     }
-    let pool = ["--plan", "--pool", "--jobs", "3", "--doctor", file];
-    let output = simulate(&[&pool[..], &["--accelerator", "100000"]].concat())?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = text(&output);
-    assert!(said.contains("\nA job lacks 100000 x 1.10 - "), "{said}");
-    assert!(said.contains("\nAgents: 3 x "), "{said}");
-    let output =
-        simulate(&[&pool[..], &["--agent-price", "0.5", "--json", "-"]].concat())?;
-    let json: Value = serde_json::from_slice(&output.stdout)?;
-    for key in ["agents", "host_bytes_per_s", "price_per_million_images"] {
-        assert!(json[key].is_number(), "{key}");
-    }
+    plans_a_pool(file)?;
     refuses(
         &["--plan", "--doctor", file, "--preset", "smartssd"],
         1,

@@ -53,15 +53,6 @@ pub struct EpochConfig {
     pub recovery: Recovery,
 }
 
-impl EpochConfig {
-    /// The quota of all devices together, as it counts.
-    pub(crate) fn whole_back_quota(&self) -> Option<u32> {
-        let slots = self.devices.iter().map(|device| device.slots.max(1));
-        let least = slots.fold(0, u32::saturating_add);
-        self.back_quota.map(|quota| quota.max(least))
-    }
-}
-
 /// What an epoch is told of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrontConfig {

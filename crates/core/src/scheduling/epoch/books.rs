@@ -71,6 +71,15 @@ impl Consumer {
 
 const NEVER: Ns = Ns(u64::MAX);
 
+impl EpochConfig {
+    /// The quota of all devices together, as it counts.
+    pub(crate) fn whole_back_quota(&self) -> Option<u32> {
+        let slots = self.devices.iter().map(|device| device.slots.max(1));
+        let least = slots.fold(0, u32::saturating_add);
+        self.back_quota.map(|quota| quota.max(least))
+    }
+}
+
 impl Books {
     pub(super) fn new(config: &EpochConfig, front_part: f64) -> Self {
         let back = config.devices.iter().map(|&config| Back {

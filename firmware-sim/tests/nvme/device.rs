@@ -1,0 +1,108 @@
+//! A device for the tests, with programs whose end a test chooses.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bothends_firmware_sim::nvme::{
+    BlockMedia, Call, Program, Subsystem, SubsystemConfig, Target, TargetConfig,
+};
+use bothends_nvme::Status;
+
+use crate::host::{NAME, Queue, Wish};
+
+pub(crate) const BLOCK: usize = 4096;
+
+/// Sums the bytes of range 1, writes the sum to range 2, and returns the first parameter.
+#[derive(Debug)]
+struct Sum;
+
+impl Program for Sum {
+    fn id(&self) -> u64 {
+        1
+    }
+
+    fn run(&self, call: &Call<'_>) -> Result<u64, Status> {
+        let mut bytes = vec![0; call.range_bytes(1)? as usize];
+        call.read(1, 0, &mut bytes)?;
+        let sum: u64 = bytes.iter().map(|byte| u64::from(*byte)).sum();
+        call.write(2, 0, &sum.to_le_bytes())?;
+        Ok(call.parameter_1)
+    }
+}
+
+/// Runs until it is told that it may end.
+#[derive(Debug)]
+struct Wait(Arc<AtomicBool>);
+
+impl Program for Wait {
+    fn id(&self) -> u64 {
+        2
+    }
+
+    fn run(&self, _: &Call<'_>) -> Result<u64, Status> {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !self.0.load(Ordering::Acquire) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(u64::MAX)
+    }
+}
+
+pub(crate) struct Device {
+    pub(crate) target: Target,
+    #[allow(dead_code, reason = "not each test has it wait")]
+    pub(crate) may_end: Arc<AtomicBool>,
+    _folder: tempfile::TempDir,
+}
+
+impl Device {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        std::fs::write(&image, content(512 * BLOCK)).unwrap();
+        Self::of(&image, folder)
+    }
+
+    pub(crate) fn of(media: &Path, folder: tempfile::TempDir) -> Self {
+        let may_end = Arc::new(AtomicBool::new(false));
+        let subsystem = Subsystem::new(SubsystemConfig {
+            name: NAME.to_owned(),
+            serial: "BE0".to_owned(),
+            media: BlockMedia::open(media).unwrap(),
+            memory_bytes: 8 << 20,
+            programs: vec![Arc::new(Sum), Arc::new(Wait(Arc::clone(&may_end)))],
+        });
+        let config = TargetConfig {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            advertise: None,
+            cores: 2,
+        };
+        let target = Target::start(&config, subsystem).unwrap();
+        Self { target, may_end, _folder: folder }
+    }
+
+    pub(crate) fn at(&self) -> SocketAddr {
+        self.target.address()
+    }
+
+    pub(crate) fn queues(&self, wish: Wish) -> (Queue, Queue) {
+        let (admin, id) = Queue::admin(self.at(), wish, NAME);
+        let io = Queue::io(self.at(), wish, id, 1);
+        (admin, io)
+    }
+}
+
+pub(crate) fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|i| u8::try_from(i * 7 / 3 % 251).unwrap()).collect()
+}
+
+pub(crate) fn eventually(what: &str, is: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
