@@ -1,5 +1,7 @@
 //! A device for the tests, with programs whose end a test chooses.
 
+#![allow(dead_code, reason = "not each test needs all of it")]
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -53,7 +55,6 @@ impl Program for Wait {
 
 pub(crate) struct Device {
     pub(crate) target: Target,
-    #[allow(dead_code, reason = "not each test has it wait")]
     pub(crate) may_end: Arc<AtomicBool>,
     _folder: tempfile::TempDir,
 }

@@ -1,5 +1,7 @@
 //! A small NVMe/TCP host for the tests: one connection, one command at a time unless it is told otherwise.
 
+#![allow(dead_code, reason = "not each test needs all of it")]
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
