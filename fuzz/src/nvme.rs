@@ -138,7 +138,7 @@ impl Host {
             let length = rest.len().min(64);
             entry[..length].copy_from_slice(&rest[..length]);
             let mut entry = Sqe(entry);
-            // Namespaces that there are, and lengths that are not refused at once, are found by chance too seldom.
+            // Namespaces that there are, and lengths that are not refused at once, are found at random too seldom.
             if which % 4 == 1 {
                 entry.0[4..8].copy_from_slice(&[1 + which / 4 % 3, 0, 0, 0]);
                 let bytes = u32::from(entry.0[32]) << 4;

@@ -8,7 +8,7 @@ use crate::status::Status;
 pub struct Sqe(pub [u8; sqe::BYTES]);
 
 impl Sqe {
-    /// The entry of a command that is all zeros but for its opcode and namespace. Data pointers are SGLs, as
+    /// The entry of a command that is all zeros except for its opcode and namespace. Data pointers are SGLs, as
     /// message-based transports demand.
     #[must_use]
     pub fn new(opcode: u8, nsid: u32) -> Self {
