@@ -249,7 +249,7 @@ fn a_wrong_file_is_named_with_its_key() -> Result<()> {
         1,
         &format!(
             "{file} is no scenario: unknown field `quotta`, expected one of `batch_s`, \
-             `workers`, `quota`, `cv`, `slowdown` at line 6 column 48"
+             `workers`, `quota`, `cv`, `slowdown`, `records` at line 6 column 48"
         ),
     )
 }

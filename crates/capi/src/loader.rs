@@ -41,7 +41,7 @@ pub struct be_loader {
 /// "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad", "wrap" or "even"), `on_bad`
 /// ("raise", "skip", "replace" or "zero"), `audit` (1), `memory` (MiB), `held_batches` (1), `reader`,
 /// `side_index`, `page_cache`, `cache_size` ("auto"), `cache` (a directory for records fetched from a remote store),
-/// `fetch_requests`, `fetch_reorder`, `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
+/// `fetch_requests`, `fetch_reorder`, `fields` (refused: batches in C have no further fields yet), `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
 /// `be_batch_device`), `pin_memory` (false; true page-locks batches in host memory for the caller's copies).
 ///
 /// # Safety
