@@ -209,10 +209,11 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
 
 /// Serves NVMe. Its commands have no modelled time yet.
 fn serve_nvme(args: &Args, address: &NvmeAddress, stop: &Arc<AtomicBool>) -> Result<()> {
-    if args.time == Time::Paced || !args.faults.is_empty() {
+    let is_modelled = args.time == Time::Paced || args.rate.is_some();
+    if is_modelled || args.once || !args.faults.is_empty() {
         bail!(
-            "commands of NVMe are carried out as fast as this machine does, without faults; \
-             give --time functional and no --fault"
+            "commands of NVMe are carried out as fast as this machine does, without faults, for all hosts \
+             that come; give --time functional, and none of --rate, --fault and --once"
         );
     }
     let [DataRoot { name: None, path }] = args.media.as_slice() else {

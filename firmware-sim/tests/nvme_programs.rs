@@ -151,3 +151,17 @@ fn programs_of_a_type_without_a_runtime_are_not_loaded() {
         assert_eq!(admin.run(entry, &[0; 4]).0.status, status, "{command:?}");
     }
 }
+
+/// Sets of one host are none for another, not even by their numbers.
+#[test]
+fn sets_belong_to_the_host_that_made_them() {
+    let device = Device::new();
+    let (mut admin, mut io) = device.queues(Wish::PLAIN);
+    let set = range_set(&mut admin, &[range(0, 1000), range(4096, 8)]).unwrap();
+    let wish = Wish { host: 8, ..Wish::PLAIN };
+    let (mut other_admin, mut other) = device.queues(wish);
+    assert_eq!(other.run(execute(0, set), &[]).0.status, Status::RANGE_SET_ID);
+    let delete = Admin::RangeSets(RangeSets::Delete { set }).entry(3, Data::NONE);
+    assert_eq!(other_admin.run(delete, &[]).0.status, Status::RANGE_SET_ID);
+    assert_eq!(io.run(execute(0, set), &[]).0.status, Status::SUCCESS);
+}

@@ -7,8 +7,8 @@ mod device;
 mod host;
 
 use bothends_nvme::commands::{
-    Admin, BlockSource, Blocks, ByteSource, ConnectData, CopyToBlocks, Fabrics, FastOnly,
-    Feature, Identify, Log, LogRequest, Memory, Set, SourceFormat, Wide,
+    Admin, BlockSource, Blocks, ByteSource, ConnectData, CopyToBlocks, Durable, Fabrics,
+    FastOnly, Feature, Identify, Log, LogRequest, Memory, Set, SourceFormat, Wide,
 };
 use bothends_nvme::identify::{
     BlockNamespace, Controller, MemoryNamespace, of_active, set_of,
@@ -97,7 +97,8 @@ fn blocks_are_read_and_written_with_and_without_digests() {
                 (7, Data::InCapsule { offset: 0, length: 4096 }),
                 (8, Data::Transport { length: 4096 }),
             ] {
-                let write = Blocks::Write { first, n_blocks: 1 }.entry(1, place);
+                let write = Blocks::Write { first, n_blocks: 1, durable: Durable::Now }
+                    .entry(1, place);
                 assert_eq!(io.run(write, &own).0.status, Status::SUCCESS);
                 assert_eq!(io.run(read(first, 1), &[]).1, own);
             }
@@ -124,7 +125,8 @@ fn files_of_a_folder_are_blocks_that_are_only_read() {
     assert_eq!(read[..5000], content(5000));
     assert!(read[5000..2 * BLOCK].iter().all(|byte| *byte == 0));
     assert_eq!(read[2 * BLOCK..][..100], content(100));
-    let write = Blocks::Write { first: 0, n_blocks: 1 }.entry(1, transport(BLOCK));
+    let write = Blocks::Write { first: 0, n_blocks: 1, durable: Durable::OnFlush }
+        .entry(1, transport(BLOCK));
     assert_eq!(io.run(write, &[0; BLOCK]).0.status, Status::READ_ONLY);
 }
 
@@ -348,7 +350,7 @@ fn lengths_beyond_what_is_agreed_on_fail_their_command() {
     let huge = Data::Transport { length: u32::MAX };
     for entry in [
         Blocks::Read { first: 0, n_blocks: 1 }.entry(1, huge),
-        Blocks::Write { first: 0, n_blocks: 1 }.entry(1, huge),
+        Blocks::Write { first: 0, n_blocks: 1, durable: Durable::OnFlush }.entry(1, huge),
         Memory::Write { to: 0, bytes: 4 }.entry(2, huge),
         Sqe::new(0x02, 1).with_data(Data::InCapsule { offset: 0, length: 4096 }),
         Sqe::new(0x01, 1).with_data(Data::InCapsule { offset: u64::MAX, length: 4096 }),
@@ -391,4 +393,55 @@ fn features_and_logs_are_those_that_hosts_ask_for() {
     }
     let refused = admin.run(Admin::AwaitEvent.entry(0, Data::NONE), &[]);
     assert_eq!(refused.0.status, Status::EVENT_LIMIT);
+}
+
+/// An identifier that is used twice fails the second command, and does not end the first one's place.
+#[test]
+fn an_identifier_in_flight_is_refused_however_often() {
+    let device = Device::new();
+    let (_admin, mut io) = device.queues(Wish::PLAIN);
+    let execute = bothends_nvme::commands::Execute {
+        program: 1,
+        range_set: 0,
+        n_ranges: 0,
+        data_bytes: 0,
+        parameter_1: 0,
+        parameter_2: 0,
+    };
+    let slow = io.send(execute.entry(3, Data::NONE), &[]);
+    for _ in 0..3 {
+        io.send_as(slow, execute.entry(3, Data::NONE));
+        let (cqe, _) = io.complete(slow, &[]);
+        assert_eq!(cqe.status, Status::COMMAND_ID_CONFLICT);
+    }
+    device.may_end.store(true, std::sync::atomic::Ordering::Release);
+    assert_eq!(io.complete(slow, &[]).0.status, Status::SUCCESS);
+}
+
+/// A host that reads nothing of what it is sent keeps no program of others from its end.
+#[test]
+fn a_host_that_does_not_read_holds_up_no_program_of_others() {
+    let device = Device::new();
+    device.may_end.store(true, std::sync::atomic::Ordering::Release);
+    let (_admin, mut deaf) = device.queues(Wish::PLAIN);
+    let read = Blocks::Read { first: 0, n_blocks: 256 }.entry(1, transport(256 * BLOCK));
+    let execute = bothends_nvme::commands::Execute {
+        program: 1,
+        range_set: 0,
+        n_ranges: 0,
+        data_bytes: 0,
+        parameter_1: 0,
+        parameter_2: 0,
+    };
+    for _ in 0..60 {
+        deaf.send(read, &[]);
+        deaf.send(execute.entry(3, Data::NONE), &[]);
+    }
+    let wish = Wish { host: 9, ..Wish::PLAIN };
+    let (_admin, mut io) = device.queues(wish);
+    let began = std::time::Instant::now();
+    for _ in 0..20 {
+        assert_eq!(io.run(execute.entry(3, Data::NONE), &[]).0.status, Status::SUCCESS);
+    }
+    assert!(began.elapsed() < std::time::Duration::from_secs(15), "others waited");
 }

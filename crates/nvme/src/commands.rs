@@ -13,7 +13,7 @@ mod programs;
 pub use admin::{
     Activate, Admin, Feature, Identify, Log, LogRequest, ProgramLoad, RangeSets,
 };
-pub use blocks::{Blocks, Changes, CopyToBlocks};
+pub use blocks::{Blocks, Changes, CopyToBlocks, Durable};
 pub use fabrics::{ConnectData, Fabrics, QueueId, Wide};
 pub use memory::{BlockSource, ByteSource, FastOnly, Memory, Source, SourceFormat};
 pub use programs::{Execute, MemoryRange};

@@ -103,6 +103,8 @@ impl Controller {
             controller::NN.put(&mut own, self.n_namespaces);
             // Copy: bit 8.
             controller::ONCS.put(&mut own, 1 << 8);
+            // What is written is durable once it is flushed.
+            controller::VWC.put(&mut own, 1);
             controller::IOCCSZ.put(&mut own, (64 + self.in_capsule) / 16);
             controller::IORCSZ.put(&mut own, 1);
             controller::MSDBD.put(&mut own, 1);

@@ -137,6 +137,7 @@ layout! {
         MAXCMD: u16, 514, A;
         NN: u32, 516, A;
         ONCS: u16, 520, A;
+        VWC: u8, 525, A;
         SGLS: u32, 536, A;
         SUBNQN: [u8; 256], 768, A;
         IOCCSZ: u32, 1792, A;

@@ -110,13 +110,24 @@ impl Status {
 
     /// The status field of a completion: code in bits 8:1, type in 11:9, Do Not Retry in 15.
     ///
-    /// An error is marked not to be retried, for our devices give the same answer again. Those of the path (type
-    /// 3h) may be.
+    /// An error is marked not to be retried where the same command would meet the same answer: not those of
+    /// the path (type 3h), of data that were damaged on the way, and of what is in use or not yet there.
     #[must_use]
     pub fn field(self) -> u16 {
         let value = u16::from(self.code) << 1 | u16::from(self.kind & 7) << 9;
-        let is_final = !self.is_success() && self.kind != 3;
+        let is_final = !self.is_success() && !self.may_pass();
         value | u16::from(is_final) << 15
+    }
+
+    fn may_pass(self) -> bool {
+        const PASSING: [Status; 5] = [
+            Status::DATA_TRANSFER_ERROR,
+            Status::NAMESPACE_NOT_READY,
+            Status::CONNECT_BUSY,
+            Status::RANGE_SET_IN_USE,
+            Status::PROGRAM_IN_USE,
+        ];
+        self.kind == 3 || PASSING.contains(&self)
     }
 
     /// The status in the field of a completion.

@@ -263,6 +263,8 @@ fn a_status_is_what_io_uring_shows() {
     assert_eq!(Status::of_field(Status::NO_PROGRAM.field()), Status::NO_PROGRAM);
     assert_eq!(Status::HOST_PATH.field() >> 1, 0x0370);
     assert_eq!(Status::SUCCESS.field(), 0);
+    // What is in use now may be free later, so that it is not marked "do not retry".
+    assert_eq!(Status::RANGE_SET_IN_USE.field() >> 1, 0x0195);
     assert_eq!(
         Status::RANGE_SET_ID.to_string(),
         "Invalid Memory Range Set Identifier (status type 1h, code 8dh)"

@@ -77,20 +77,56 @@ impl Memory {
         self.check(to, bytes)?;
         let mut sum = 0_u64;
         for source in sources {
-            sum = sum.checked_add(source_bytes(source)?).ok_or(Status::INVALID_FIELD)?;
+            self.check_source(source)?;
+            sum = sum.checked_add(source_bytes(source)).ok_or(Status::INVALID_FIELD)?;
         }
         if sum != bytes {
             return Err(Status::INVALID_FIELD);
         }
+        self.check_kinds(sources, (to, bytes))?;
         let mut at = to;
         for source in sources {
             match source {
                 Source::Blocks(blocks) => self.copy_blocks(at, blocks, media)?,
-                Source::Bytes(own) => self.copy_bytes(at, own, (to, bytes))?,
+                Source::Bytes(own) => self.copy_bytes(at, own)?,
             }
-            at += source_bytes(source)?;
+            at += source_bytes(source);
         }
         Ok(())
+    }
+
+    /// Whether a source can be one at all.
+    fn check_source(&self, source: &Source) -> Result<(), Status> {
+        match source {
+            Source::Blocks(own) if matches!(own.nsid, BLOCKS | MEMORY) => Ok(()),
+            Source::Bytes(own) if own.nsid == MEMORY => {
+                self.check(own.from, own.bytes.into())
+            }
+            Source::Blocks(_) | Source::Bytes(_) => Err(Status::INVALID_FIELD),
+        }
+    }
+
+    /// Whether it can be a source of this copy.
+    fn check_kinds(
+        &self,
+        sources: &[Source],
+        (to, bytes): (u64, u64),
+    ) -> Result<(), Status> {
+        let is_memory =
+            |source: &Source| matches!(source, Source::Blocks(own) if own.nsid == MEMORY);
+        if sources.iter().any(is_memory) {
+            return Err(Status::INCOMPATIBLE_NAMESPACE);
+        }
+        if sources.iter().any(is_fast_only) {
+            return Err(Status::FAST_COPY);
+        }
+        let overlaps = |source: &Source| match source {
+            Source::Blocks(_) => false,
+            Source::Bytes(own) => {
+                own.from < to + bytes && to < own.from + u64::from(own.bytes)
+            }
+        };
+        if sources.iter().any(overlaps) { Err(Status::OVERLAPPING_IO) } else { Ok(()) }
     }
 
     fn copy_blocks(
@@ -99,11 +135,6 @@ impl Memory {
         from: &BlockSource,
         media: &BlockMedia,
     ) -> Result<(), Status> {
-        match from.nsid {
-            BLOCKS => {}
-            MEMORY => return Err(Status::INCOMPATIBLE_NAMESPACE),
-            _ => return Err(Status::INVALID_FIELD),
-        }
         // A part at a time, so that others get at the memory in between.
         const PART: u32 = 64;
         let mut done = 0;
@@ -119,20 +150,7 @@ impl Memory {
         Ok(())
     }
 
-    fn copy_bytes(
-        &self,
-        to: u64,
-        from: &ByteSource,
-        (whole_to, whole): (u64, u64),
-    ) -> Result<(), Status> {
-        if from.nsid != MEMORY {
-            return Err(Status::INVALID_FIELD);
-        }
-        self.check(from.from, from.bytes.into())?;
-        let from_end = from.from + u64::from(from.bytes);
-        if from.from < whole_to + whole && whole_to < from_end {
-            return Err(Status::OVERLAPPING_IO);
-        }
+    fn copy_bytes(&self, to: u64, from: &ByteSource) -> Result<(), Status> {
         let mut bytes = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
         let (Some(source), Ok(at)) =
             (span(from.from, from.bytes as usize), usize::try_from(to))
@@ -144,15 +162,20 @@ impl Memory {
     }
 }
 
-fn source_bytes(source: &Source) -> Result<u64, Status> {
+fn source_bytes(source: &Source) -> u64 {
     match source {
-        Source::Blocks(BlockSource { fast_only: FastOnly::Yes, .. })
-        | Source::Bytes(ByteSource { fast_only: FastOnly::Yes, .. }) => {
-            Err(Status::FAST_COPY)
-        }
-        Source::Blocks(own) => Ok(u64::from(own.n_blocks) * u64::from(BLOCK_BYTES)),
-        Source::Bytes(own) => Ok(own.bytes.into()),
+        Source::Blocks(own) => u64::from(own.n_blocks) * u64::from(BLOCK_BYTES),
+        Source::Bytes(own) => own.bytes.into(),
     }
+}
+
+/// No copy of ours is one that the standard calls fast.
+fn is_fast_only(source: &Source) -> bool {
+    let fast_only = match source {
+        Source::Blocks(own) => own.fast_only,
+        Source::Bytes(own) => own.fast_only,
+    };
+    fast_only == FastOnly::Yes
 }
 
 fn span(from: u64, bytes: usize) -> Option<std::ops::Range<usize>> {

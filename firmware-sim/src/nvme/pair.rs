@@ -106,9 +106,11 @@ impl InProcessQueue {
             let format = self.wire.format();
             for request in requests.drain(..) {
                 let id = request.entry.id();
+                let is_conflict = request.failed == Some(Status::COMMAND_ID_CONFLICT);
                 let answer = self.queue.take(request, format, out);
                 self.wire.set_entries(self.queue.entries());
                 match answer {
+                    Answer::Said if is_conflict => {}
                     Answer::Said => self.wire.in_flight().end(id),
                     Answer::Waits => {}
                     Answer::Ends => return Err(Fatal::Sequence),

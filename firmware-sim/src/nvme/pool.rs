@@ -1,8 +1,13 @@
 //! The threads that programs run on. A program may take long, and neither reads nor keep-alives wait for it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long the end waits for what runs. A program that runs for ever is left behind.
+const TO_END: Duration = Duration::from_secs(5);
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -10,6 +15,7 @@ type Work = Box<dyn FnOnce() + Send>;
 #[derive(Debug)]
 pub(super) struct Pool {
     send: Option<Sender<Work>>,
+    stops: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -21,15 +27,20 @@ impl Pool {
     pub(super) fn start(n: usize) -> std::io::Result<Self> {
         let (send, receive) = channel();
         let receive = Arc::new(Mutex::new(receive));
+        let stops = Arc::new(AtomicBool::new(false));
         let threads = (0..n.max(1))
             .map(|nth| {
-                let receive = Arc::clone(&receive);
-                thread::Builder::new()
-                    .name(format!("csd-core-{nth}"))
-                    .spawn(move || while next(&receive).map(|work| work()).is_some() {})
+                let (receive, stops) = (Arc::clone(&receive), Arc::clone(&stops));
+                thread::Builder::new().name(format!("csd-core-{nth}")).spawn(move || {
+                    while let Some(work) = next(&receive)
+                        && !stops.load(Ordering::Acquire)
+                    {
+                        work();
+                    }
+                })
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { send: Some(send), threads })
+        Ok(Self { send: Some(send), stops, threads })
     }
 
     /// Has it run.
@@ -46,11 +57,18 @@ fn next(receive: &Mutex<Receiver<Work>>) -> Option<Work> {
 }
 
 impl Drop for Pool {
-    /// Waits for what runs.
+    /// Waits a while for what runs; what has not begun does not.
     fn drop(&mut self) {
+        self.stops.store(true, Ordering::Release);
         self.send = None;
+        let by = Instant::now() + TO_END;
         for thread in self.threads.drain(..) {
-            let _ = thread.join();
+            while !thread.is_finished() && Instant::now() < by {
+                thread::sleep(Duration::from_millis(1));
+            }
+            if thread.is_finished() {
+                let _ = thread.join();
+            }
         }
     }
 }

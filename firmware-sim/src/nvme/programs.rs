@@ -1,10 +1,11 @@
 //! The namespace of programs: what is loaded and active, sets of memory ranges, and executions.
 //!
-//! The order in which a command is checked, and the status of each failure, are those that the fact sheets
-//! of public implementations agree on; `docs/firmware-sim.md` lists them.
+//! The order in which a command is checked, and the status of each failure, are those of the one public
+//! implementation of these command sets (grade C).
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bothends_nvme::Status;
@@ -19,6 +20,8 @@ use super::memory::Memory;
 const SLOTS: u16 = 16;
 /// Bytes of all programs that are loaded.
 const PROGRAM_MIB: u64 = 16;
+/// Bytes of data of an execution, which wait with it for their turn: more belong into memory.
+const MOST_INLINE: usize = 64 << 10;
 const LIMITS: ProgramsNamespace = ProgramsNamespace {
     active: 8,
     range_sets: 64,
@@ -137,6 +140,8 @@ struct RangeSet {
 pub(super) struct Programs {
     slots: Vec<Slot>,
     range_sets: BTreeMap<u16, RangeSet>,
+    /// Sets whose controller has gone, and that an execution still uses.
+    left: Vec<Arc<[MemoryRange]>>,
     runtimes: BTreeMap<u8, Runtime>,
 }
 
@@ -152,13 +157,16 @@ pub(super) struct Execution {
 impl Execution {
     /// Runs it; this takes as long as the program does.
     pub(super) fn run(&self, memory: &Memory) -> Result<u64, Status> {
-        self.program.run(&Call {
+        let call = Call {
             memory,
             ranges: &self.ranges,
             parameter_1: self.parameters.0,
             parameter_2: self.parameters.1,
             data: &self.data,
-        })
+        };
+        // A program that panics costs its command, and not the thread of all.
+        catch_unwind(AssertUnwindSafe(|| self.program.run(&call)))
+            .unwrap_or(Err(Status::INTERNAL_ERROR))
     }
 }
 
@@ -171,7 +179,7 @@ impl Programs {
         let mut slots: Vec<Slot> =
             own.into_iter().map(|program| Slot::Device(program, Activate::On)).collect();
         slots.resize_with(SLOTS.into(), || Slot::Empty);
-        Self { slots, range_sets: BTreeMap::new(), runtimes }
+        Self { slots, range_sets: BTreeMap::new(), left: Vec::new(), runtimes }
     }
 
     pub(super) fn limits() -> ProgramsNamespace {
@@ -185,6 +193,11 @@ impl Programs {
 
     /// Loads a part of a program, or unloads one.
     pub(super) fn load(&mut self, load: ProgramLoad, data: &[u8]) -> Result<u64, Status> {
+        if let ProgramLoad::Load { bytes, .. } = load
+            && (bytes == 0 || data.len() < bytes as usize)
+        {
+            return Err(Status::INVALID_FIELD);
+        }
         let loaded: u64 = self.slots.iter().map(Slot::loaded_bytes).sum();
         let (ProgramLoad::Load { program, .. } | ProgramLoad::Unload { program }) = load;
         let slot =
@@ -192,9 +205,6 @@ impl Programs {
         match load {
             ProgramLoad::Unload { .. } => slot.unload(),
             ProgramLoad::Load { kind, size, id, id_kind, bytes, from, .. } => {
-                if bytes == 0 || data.len() < bytes as usize {
-                    return Err(Status::INVALID_FIELD);
-                }
                 if matches!(slot, Slot::Device(..)) {
                     return Err(Status::NOT_DOWNLOADABLE);
                 }
@@ -261,11 +271,17 @@ impl Programs {
                 if set != 0 {
                     return Err(Status::INVALID_FIELD);
                 }
+                if n_ranges == 0 || n_ranges > LIMITS.ranges {
+                    return Err(Status::TOO_MANY_RANGES);
+                }
+                if self.range_sets.len() >= LIMITS.range_sets.into() {
+                    return Err(Status::TOO_MANY_RANGE_SETS);
+                }
                 let ranges = checked(n_ranges.into(), data, memory)?;
                 self.create(&ranges, owner)
             }
             RangeSets::Delete { set } => {
-                let found = self.range_sets.get(&set).ok_or(Status::RANGE_SET_ID)?;
+                let found = self.range_set(set, owner)?;
                 if Arc::strong_count(&found.ranges) > 1 {
                     return Err(Status::RANGE_SET_IN_USE);
                 }
@@ -276,10 +292,9 @@ impl Programs {
     }
 
     fn create(&mut self, ranges: &[MemoryRange], owner: u16) -> Result<u64, Status> {
-        if self.range_sets.len() >= LIMITS.range_sets.into() {
-            return Err(Status::TOO_MANY_RANGE_SETS);
-        }
-        let others = self.range_sets.values().flat_map(|set| set.ranges.iter());
+        self.left.retain(|ranges| Arc::strong_count(ranges) > 1);
+        let others = self.range_sets.values().map(|set| &set.ranges).chain(&self.left);
+        let others = others.flat_map(|ranges| ranges.iter());
         let all: Vec<&MemoryRange> = ranges.iter().chain(others).collect();
         for (i, a) in ranges.iter().enumerate() {
             if all[i + 1..].iter().any(|b| overlap(a, b)) {
@@ -292,9 +307,19 @@ impl Programs {
         Ok(id.into())
     }
 
-    /// Forgets the sets of a controller that has gone. One that an execution uses lives until that has ended.
+    /// A set of this controller: those of others are none.
+    fn range_set(&self, set: u16, owner: u16) -> Result<&RangeSet, Status> {
+        let found = self.range_sets.get(&set).filter(|set| set.owner == owner);
+        found.ok_or(Status::RANGE_SET_ID)
+    }
+
+    /// Forgets the sets of a controller that has gone. What an execution still uses overlaps with new sets
+    /// until that has ended.
     pub(super) fn forget(&mut self, owner: u16) {
-        self.range_sets.retain(|_, set| set.owner != owner);
+        let gone = self.range_sets.extract_if(.., |_, set| set.owner == owner);
+        let used =
+            gone.map(|(_, set)| set.ranges).filter(|own| Arc::strong_count(own) > 1);
+        self.left.extend(used);
     }
 
     /// What is to run for Execute Program.
@@ -303,7 +328,11 @@ impl Programs {
         command: Execute,
         data: Vec<u8>,
         memory: &Memory,
+        owner: u16,
     ) -> Result<Execution, Status> {
+        if data.len() > MOST_INLINE {
+            return Err(Status::COMMAND_SIZE);
+        }
         let slot =
             self.slots.get(usize::from(command.program)).ok_or(Status::PROGRAM_INDEX)?;
         let program = match slot {
@@ -318,8 +347,7 @@ impl Programs {
         }
         let n = command.n_ranges as usize;
         let (ranges, behind): (Arc<[MemoryRange]>, _) = if command.range_set != 0 {
-            let set =
-                self.range_sets.get(&command.range_set).ok_or(Status::RANGE_SET_ID)?;
+            let set = self.range_set(command.range_set, owner)?;
             (Arc::clone(&set.ranges), 0)
         } else if n == 0 {
             (Vec::new().into(), 0)

@@ -55,6 +55,7 @@ pub(super) struct Queue<C> {
 #[derive(Debug)]
 struct Owner {
     controller: Arc<Mutex<Controller>>,
+    id: u16,
     queue: u16,
 }
 
@@ -213,7 +214,7 @@ impl<C: Controllers> Queue<C> {
             own.id
         };
         self.entries = u32::from(size) + 1;
-        self.of = Some(Owner { controller, queue });
+        self.of = Some(Owner { controller, id, queue });
         Ok(Done::Result(id.into()))
     }
 
@@ -250,7 +251,7 @@ impl<C: Controllers> Queue<C> {
             format.before_data_to_host(head(entry.id(), room), out);
         }
         let data_at = out.len();
-        match self.subsystem.io(entry, data, room, out)? {
+        match self.subsystem.io(entry, data, (of.id, room), out)? {
             Io::Done(result) => {
                 if out.len() == data_at {
                     // A command without data for the host.

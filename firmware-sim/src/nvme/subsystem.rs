@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use bothends_nvme::commands::{Blocks, Execute, Memory as MemoryCommand, Set};
+use bothends_nvme::commands::{Blocks, Durable, Execute, Memory as MemoryCommand, Set};
 use bothends_nvme::logs::Smart;
 use bothends_nvme::{Sqe, Status};
 
@@ -99,13 +99,13 @@ impl Subsystem {
         }
     }
 
-    /// Carries out an I/O command. Data for the host are appended to `out`, which has room for `room` bytes of
+    /// Carries out an I/O command of controller `owner`. Data for the host are appended to `out`, which has room for `room` bytes of
     /// the command's.
     pub(super) fn io(
         &self,
         entry: &Sqe,
         data: Vec<u8>,
-        room: u32,
+        (owner, room): (u16, u32),
         out: &mut Vec<u8>,
     ) -> Result<Io, Status> {
         match entry.namespace() {
@@ -116,7 +116,9 @@ impl Subsystem {
                 if data.len() < command.data_bytes as usize {
                     return Err(Status::INVALID_FIELD);
                 }
-                self.programs().execution(command, data, &self.memory).map(Io::Execute)
+                self.programs()
+                    .execution(command, data, &self.memory, owner)
+                    .map(Io::Execute)
             }
             _ => Err(Status::INVALID_NAMESPACE),
         }
@@ -138,12 +140,15 @@ impl Subsystem {
                 into(out, bytes, |to| self.media.read(first, to))?;
                 self.count_read(bytes);
             }
-            Blocks::Write { first, n_blocks } => {
+            Blocks::Write { first, n_blocks, durable } => {
                 let bytes = u64::from(n_blocks) * u64::from(BLOCK_BYTES);
                 if data.len() as u64 != bytes {
                     return Err(Status::DATA_SGL_LENGTH);
                 }
                 self.media.write(first, data)?;
+                if durable == Durable::Now {
+                    self.media.flush()?;
+                }
                 self.count_write(bytes);
             }
             Blocks::Copy(copy) => self.copy_to_blocks(copy, data)?,

@@ -2,8 +2,8 @@
 //! and answers; what a program takes long for is answered by the pool.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use bothends_nvme::Status;
 use bothends_nvme::commands::ConnectData;
 use bothends_nvme::logs::{self, discovered};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::KeepAlive;
 
 use super::MOST_ENTRIES;
 use super::controller::Controller;
@@ -19,6 +21,7 @@ use super::pool::Pool;
 use super::queue::{Answer, Controllers, DISCOVERY, Queue, lock};
 use super::subsystem::Subsystem;
 use super::wire::Wire;
+use super::writer::{Writer, is_pause};
 
 /// Controllers at a time.
 const MOST_CONTROLLERS: usize = 256;
@@ -28,8 +31,6 @@ const MOST_CONNECTIONS: usize = 1024;
 const TO_CONNECT: Duration = Duration::from_secs(10);
 /// How often a silent connection is looked at.
 const TICK: Duration = Duration::from_millis(250);
-/// How long a host may leave what it is sent in its socket.
-const TO_SEND: Duration = Duration::from_secs(30);
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 256 << 10;
 /// Bytes of answers that are collected before they are sent.
@@ -91,7 +92,7 @@ struct Registry {
 
 #[derive(Debug)]
 struct Connection {
-    stream: TcpStream,
+    writer: Arc<Writer>,
     controller: Option<u16>,
 }
 
@@ -153,7 +154,7 @@ impl Drop for Target {
             let _ = accepting.join();
         }
         for connection in self.shared.registry().connections.values() {
-            let _ = connection.stream.shutdown(Shutdown::Both);
+            connection.writer.end();
         }
         // Each connection ends at its next look at its socket.
         let deadline = Instant::now() + Duration::from_secs(5);
@@ -173,10 +174,13 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             thread::sleep(Duration::from_millis(10));
             continue;
         };
-        let Some(id) = shared.admit(&stream) else { continue };
+        let stream = Arc::new(stream);
+        let writer = Arc::new(Writer::new(Arc::clone(&stream)));
+        let Some(id) = shared.admit(&writer) else { continue };
         let own = Arc::clone(shared);
         let serve = move || {
-            let _ = own.serve(stream, id);
+            let _ = own.serve(&stream, &writer, id);
+            writer.end();
             own.leave(id);
         };
         if thread::Builder::new().name(format!("nvme-{id}")).spawn(serve).is_err() {
@@ -190,15 +194,15 @@ impl Shared {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn admit(&self, stream: &TcpStream) -> Option<u64> {
-        let kept = stream.try_clone().ok()?;
+    fn admit(&self, writer: &Arc<Writer>) -> Option<u64> {
         let mut registry = self.registry();
         if registry.connections.len() >= MOST_CONNECTIONS {
             return None;
         }
         let id = registry.next_connection;
         registry.next_connection += 1;
-        registry.connections.insert(id, Connection { stream: kept, controller: None });
+        let writer = Arc::clone(writer);
+        registry.connections.insert(id, Connection { writer, controller: None });
         Some(id)
     }
 
@@ -207,14 +211,21 @@ impl Shared {
     }
 
     /// Serves a connection until it ends.
-    fn serve(self: &Arc<Self>, stream: TcpStream, id: u64) -> std::io::Result<()> {
+    fn serve(
+        self: &Arc<Self>,
+        stream: &TcpStream,
+        writer: &Arc<Writer>,
+        id: u64,
+    ) -> std::io::Result<()> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TICK))?;
-        stream.set_write_timeout(Some(TO_SEND))?;
+        stream.set_write_timeout(Some(TICK))?;
+        // A host that has vanished without a word, and promised no keep-alive, is noticed in the end.
+        setsockopt(stream, KeepAlive, &true)?;
         let at = self.advertise.map_or_else(|| stream.local_addr(), Ok)?;
         let reach = Reach { shared: Arc::clone(self), at };
         let queue = Queue::new(Arc::clone(&self.subsystem), reach);
-        let writer = Arc::new(Mutex::new(stream.try_clone()?));
+        let writer = Arc::clone(writer);
         let mut session = Session { shared: self, id, queue, wire: Wire::new(), writer };
         let served = session.run(stream);
         if let Some(controller) = session.queue.administers() {
@@ -227,15 +238,15 @@ impl Shared {
 
     /// Ends a controller: with it its queues and its sets of ranges.
     fn end(&self, id: u16) {
+        // Before the number is free for another.
+        self.subsystem.programs().forget(id);
         let mut registry = self.registry();
         registry.controllers.remove(&id);
         for connection in registry.connections.values() {
             if connection.controller == Some(id) {
-                let _ = connection.stream.shutdown(Shutdown::Both);
+                connection.writer.end();
             }
         }
-        drop(registry);
-        self.subsystem.programs().forget(id);
     }
 }
 
@@ -245,11 +256,11 @@ struct Session<'a> {
     id: u64,
     queue: Queue<Reach>,
     wire: Wire,
-    writer: Arc<Mutex<TcpStream>>,
+    writer: Arc<Writer>,
 }
 
 impl Session<'_> {
-    fn run(&mut self, mut stream: TcpStream) -> std::io::Result<()> {
+    fn run(&mut self, mut stream: &TcpStream) -> std::io::Result<()> {
         let began = Instant::now();
         let mut arrived = vec![0; READ_BYTES];
         let (mut begin, mut end) = (0, 0);
@@ -258,22 +269,15 @@ impl Session<'_> {
             match stream.read(&mut arrived[end..]) {
                 Ok(0) => return Ok(()),
                 Ok(n) => end += n,
-                Err(e)
-                    if matches!(
-                        e.kind(),
-                        ErrorKind::WouldBlock | ErrorKind::TimedOut
-                    ) =>
-                {
-                    if self.is_over(began) {
-                        return Ok(());
-                    }
-                    continue;
-                }
-                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(e) if is_pause(&e) => {}
                 Err(e) => return Err(e),
             }
+            // Also of one who sends a byte now and then.
+            if self.is_over(began) {
+                return Ok(());
+            }
             let taken = self.take(&arrived[begin..end], &mut out);
-            send(&self.writer, &mut out)?;
+            self.writer.flush(&mut out)?;
             match taken {
                 Some(n) => begin += n,
                 None => return Ok(()),
@@ -318,7 +322,7 @@ impl Session<'_> {
             }
             taken += n;
             if out.len() >= SEND_BYTES {
-                send(&self.writer, out).ok()?;
+                self.writer.flush(out).ok()?;
             }
         }
     }
@@ -329,21 +333,27 @@ impl Session<'_> {
         out: &mut Vec<u8>,
     ) -> Option<()> {
         let id = request.entry.id();
+        let is_conflict = request.failed == Some(Status::COMMAND_ID_CONFLICT);
         let was = self.queue.controller().is_some();
         let format = self.wire.format();
         let answer = self.queue.take(request, format, out);
         if !was && let Some(controller) = self.queue.controller() {
             self.wire.set_entries(self.queue.entries());
             let number = lock(controller).id;
-            if let Some(own) = self.shared.registry().connections.get_mut(&self.id) {
-                own.controller = Some(number);
-            }
+            let mut registry = self.shared.registry();
+            // It may have ended meanwhile, and then ended the queues that it knew of.
+            let there = registry.controllers.get(&number);
+            let is_there = there.is_some_and(|there| Arc::ptr_eq(there, controller));
+            let own = registry.connections.get_mut(&self.id).filter(|_| is_there)?;
+            own.controller = Some(number);
         }
         match answer {
+            // The command that has this identifier is in flight all the same.
+            Answer::Said if is_conflict => {}
             Answer::Said => self.wire.in_flight().end(id),
             Answer::Waits => {}
             Answer::Ends => {
-                let _ = send(&self.writer, out);
+                let _ = self.writer.flush(out);
                 return None;
             }
             Answer::Execute(execution, later) => {
@@ -351,33 +361,21 @@ impl Session<'_> {
                     (Arc::clone(&self.writer), self.wire.in_flight());
                 let subsystem = Arc::clone(&self.shared.subsystem);
                 self.shared.pool.run(move || {
+                    if writer.has_ended() {
+                        return;
+                    }
                     let result = execution.run(&subsystem.memory);
                     // Nothing holds the ranges when the host learns that they are free.
                     drop(execution);
                     let mut out = Vec::new();
                     format.response(&later.completion(result), &mut out);
                     in_flight.end(id);
-                    // The connection may have ended; then nobody waits.
-                    let _ = send(&writer, &mut out);
+                    writer.post(&out);
                 });
             }
         }
         Some(())
     }
-}
-
-/// Sends what there is, and empties it.
-fn send(writer: &Mutex<TcpStream>, out: &mut Vec<u8>) -> std::io::Result<()> {
-    if !out.is_empty() {
-        let mut stream = writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = stream.write_all(out);
-        out.clear();
-        if sent.is_err() {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-        return sent;
-    }
-    Ok(())
 }
 
 /// What a connection leads to.

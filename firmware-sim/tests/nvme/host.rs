@@ -121,6 +121,13 @@ impl Queue {
         id
     }
 
+    /// Sends a command with an identifier of the caller's.
+    pub(crate) fn send_as(&mut self, id: u16, entry: Sqe) {
+        let mut out = Vec::new();
+        self.format.command(&entry.with_id(id), &[], &mut out);
+        self.stream.write_all(&out).unwrap();
+    }
+
     /// Sends a command and waits for its completion; `data` go where the entry says.
     pub(crate) fn run(&mut self, entry: Sqe, data: &[u8]) -> (Cqe, Vec<u8>) {
         let in_capsule = matches!(entry.data(), Ok(Data::InCapsule { .. }));

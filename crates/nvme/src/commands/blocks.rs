@@ -29,6 +29,8 @@ pub enum Blocks {
         first: u64,
         /// How many; at least 1.
         n_blocks: u32,
+        /// Force Unit Access: bit 30 of dword 12.
+        durable: Durable,
     },
     /// Copies to blocks, here: from memory (descriptor format 4h).
     Copy(CopyToBlocks),
@@ -55,7 +57,7 @@ impl Blocks {
         let first = entry.two_dwords(10);
         match entry.opcode() {
             FLUSH => Ok(Self::Flush),
-            WRITE => Ok(Self::Write { first, n_blocks }),
+            WRITE => Ok(Self::Write { first, n_blocks, durable: Durable::of(entry) }),
             READ => Ok(Self::Read { first, n_blocks }),
             COPY => Ok(Self::Copy(CopyToBlocks {
                 first,
@@ -75,9 +77,10 @@ impl Blocks {
         match *self {
             Self::Flush => Sqe::new(FLUSH, nsid).with_data(Data::NONE),
             Self::Read { first, n_blocks } => of(READ, first, n_blocks.saturating_sub(1)),
-            Self::Write { first, n_blocks } => {
-                of(WRITE, first, n_blocks.saturating_sub(1))
+            Self::Write { first, n_blocks, durable } => {
+                of(WRITE, first, n_blocks.saturating_sub(1) | durable.bit())
             }
+
             Self::Copy(copy) => of(
                 COPY,
                 copy.first,
@@ -95,6 +98,30 @@ impl Blocks {
             (READ, Changes::No),
             (COPY, Changes::Yes),
         ]
+    }
+}
+
+/// When a write is to be durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durable {
+    /// With the next Flush.
+    OnFlush,
+    /// When it completes.
+    Now,
+}
+
+const FUA: u32 = 30;
+
+impl Durable {
+    fn of(entry: &Sqe) -> Self {
+        match bits(entry.dword(12), FUA, FUA + 1) {
+            0 => Self::OnFlush,
+            _ => Self::Now,
+        }
+    }
+
+    fn bit(self) -> u32 {
+        u32::from(self == Self::Now) << FUA
     }
 }
 
