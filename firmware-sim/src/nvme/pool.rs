@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long the end waits for what runs. A program that runs for ever is left behind.
+/// How long the end waits for what runs. A program that runs forever is left behind.
 const TO_END: Duration = Duration::from_secs(5);
 
 type Work = Box<dyn FnOnce() + Send>;
