@@ -248,7 +248,7 @@ impl Roster {
         now.is_some_and(|id| state.members.is_leaving(id))
     }
 
-    /// The hold on a place of the thread that goes on with its connection.
+    /// The hold on a place of the thread that continues with its connection.
     pub(crate) fn hold(&self, place: usize) -> Hold {
         Hold { place, n_cut_off: self.state().places[place].n_cut_off }
     }
