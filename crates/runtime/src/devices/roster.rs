@@ -220,25 +220,28 @@ impl Roster {
     }
 
     /// A member that had this place has lied: none of those that had it is used any more. Which one it
-    /// was is not known, as a place may have changed hands since the batch was made.
-    pub(crate) fn barred(&self, hold: Hold) {
+    /// was is not known, as a place may have changed hands since the batch was made. Other places that
+    /// one of them has now, as [`Self::next_to_leave`].
+    pub(crate) fn barred(&self, hold: Hold) -> Vec<(usize, String)> {
         let place = hold.place;
         let mut state = self.state();
         if !state.holds(hold) {
-            return;
+            return Vec::new();
         }
         let had = state.places[place].before.clone();
-        had.into_iter().for_each(|id| state.members.barred(id));
+        had.iter().for_each(|id| state.members.barred(*id));
         state.places[place].now = None;
+        let elsewhere = had.iter().filter_map(|id| state.place_of(*id)).collect();
         drop(state);
         self.0.changed.notify_all();
+        elsewhere
     }
 
-    /// A place whose member is to be let go.
-    pub(crate) fn next_to_leave(&self) -> Option<usize> {
+    /// A place whose member is to be let go, and the member.
+    pub(crate) fn next_to_leave(&self) -> Option<(usize, String)> {
         let mut state = self.state();
         let id = state.members.next_to_leave()?;
-        state.places.iter().position(|place| place.now == Some(id))
+        state.place_of(id)
     }
 
     /// Whether the member of a place is to go.
@@ -341,6 +344,12 @@ impl State {
         }
     }
 
+    /// The place that a member has now, and its name.
+    fn place_of(&self, id: MemberId) -> Option<(usize, String)> {
+        let place = self.places.iter().position(|place| place.now == Some(id))?;
+        Some((place, self.known.get(&id)?.address.to_string()))
+    }
+
     fn holds(&self, hold: Hold) -> bool {
         self.places[hold.place].n_cut_off == hold.n_cut_off
     }
@@ -405,9 +414,9 @@ fn nanoseconds(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn roster(members: &str) -> Roster {
+    fn roster(members: &str, n_places: u32) -> Roster {
         let pool: Pool = members.parse().unwrap();
-        let roster = Roster::new(&pool, 1, 7);
+        let roster = Roster::new(&pool, n_places, 7);
         let bothends_csd::pool::PoolSource::Listed(listed) = &pool.source else {
             panic!("{pool} is a list")
         };
@@ -420,8 +429,24 @@ mod tests {
     }
 
     #[test]
+    fn a_liar_is_let_go_where_it_serves_now() {
+        let (roster, stop) = (roster("pool://a:7070", 2), Stop::default());
+        let (first, second) = (roster.hold(0), roster.hold(1));
+        let turn = roster.turn(first, &stop).unwrap();
+        assert_eq!(roster.reached(first), Welcome::Attached);
+        // It has moved, as it may when another place is idle first.
+        let mut state = roster.state();
+        state.places[1].now = state.places[0].now.take();
+        drop(state);
+        assert_eq!(roster.barred(first), [(1, turn.address.to_string())]);
+        roster.lost(second, None);
+        let state = roster.state();
+        assert_eq!((state.members.n_attached(), state.places[1].now), (0, None));
+    }
+
+    #[test]
     fn a_thread_that_outlives_its_engine_says_nothing_of_the_next_ones_members() {
-        let roster = roster("pool://a:7070,b:7070");
+        let roster = roster("pool://a:7070,b:7070", 1);
         let old = roster.is_cut_off(0);
         let stop = Stop::default();
         roster.turn(old, &stop).unwrap();

@@ -12,6 +12,7 @@ use bothends_core::recipe::Recipe;
 use bothends_csd::connect::ConnectOptions;
 use bothends_csd::{CsdError, JobTerms, Transport};
 
+use crate::collect::collector::Command;
 use crate::collect::line::Joins;
 use crate::devices::reach::{Entrance, Reach, Reached, Way, may_come};
 use crate::devices::roster::{Hold, Roster, Turn};
@@ -68,7 +69,7 @@ impl Seated {
                     return served;
                 }
                 if presence.is_expelled() {
-                    roster.barred(hold);
+                    self.let_go(roster.barred(hold));
                     return Err("it has lied".to_owned());
                 }
                 match served {
@@ -83,6 +84,17 @@ impl Seated {
                 return Err("the run ended before it was there".to_owned());
             };
             first = self.tries(&turn);
+        }
+    }
+
+    /// Has the collector give no more work to members of other places.
+    fn let_go(&self, members: Vec<(usize, String)>) {
+        let first_line = self.entrance.line - self.seat.place;
+        for (place, member) in members {
+            // A collector that is gone gives nobody any.
+            let _ =
+                self.entrance.commands.send(Command::Leave(first_line + place, member));
+            self.entrance.bell.ring();
         }
     }
 
