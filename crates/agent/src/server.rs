@@ -32,7 +32,7 @@ use crate::store::Store;
 use crate::work::batch::{Outcome, Row};
 use crate::work::line::{Claim, Learns, Retired, Turn, Waiting};
 use crate::work::results::{Asked, Flight, Original, Results};
-use crate::work::shares::{SeatId, Spent};
+use crate::work::shares::{Effort, SeatId, Spent};
 use crate::work::{Attempt, Bench, Site, Unfit};
 use seats::{Claimed, Held, State};
 
@@ -288,7 +288,7 @@ impl<C: Costs> Shared<C> {
         while let Some((claimed, claim)) = self.next_claim(last.take()) {
             let began_ns = share_clock();
             let seat = claimed.seat;
-            let refused_ns = match claim {
+            let (refused_ns, on) = match claim {
                 Claim::Row(turn) => self.make(&mut bench, (seat, turn), clock),
                 Claim::Publish(begun) => {
                     self.publish();
@@ -298,11 +298,11 @@ impl<C: Costs> Shared<C> {
                     }
                     drop(state);
                     self.work.notify_all();
-                    0
+                    (0, Effort::Making)
                 }
             };
             let took_ns = share_clock().saturating_sub(began_ns);
-            last = Some((claimed, Spent { took_ns, refused_ns }));
+            last = Some((claimed, Spent { took_ns, refused_ns, on }));
         }
     }
 
@@ -370,25 +370,30 @@ impl<C: Costs> Shared<C> {
     }
 
     /// Makes a sample, or copies one that is made, or leaves that to who makes it; returns the time that it
-    /// would have taken if it was refused, else 0.
-    fn make(&self, bench: &mut Bench, waiting: Waiting, clock: ThreadClock) -> u64 {
+    /// would have taken if it was refused, else 0, and which of these it was.
+    fn make(
+        &self,
+        bench: &mut Bench,
+        waiting: Waiting,
+        clock: ThreadClock,
+    ) -> (u64, Effort) {
         let Turn { batch, agreed, row } = &waiting.1;
         let key = agreed.row_key(batch.epoch, row.sample);
         let Some(key) = key.filter(|_| !self.results.is_off()) else {
-            return self.make_own(bench, waiting, clock);
+            return (self.make_own(bench, waiting, clock), Effort::Making);
         };
         match self.results.ask(key, waiting, &self.work) {
-            Asked::Waits => 0,
+            Asked::Waits => (0, Effort::Copying),
             Asked::Here(made, waiting) => {
                 self.hand_out(bench, (made.original(), key), waiting, clock)
             }
             Asked::Yours(flight, waiting) => {
-                self.make_for_all(bench, flight, waiting, clock)
+                (self.make_for_all(bench, flight, waiting, clock), Effort::Making)
             }
         }
     }
 
-    /// Makes a sample, and copies it for those who want it now; as [`Self::make`].
+    /// Makes a sample, and copies it for those who want it now; returns what it counts as if it was refused.
     fn make_for_all(
         &self,
         bench: &mut Bench,
@@ -419,30 +424,30 @@ impl<C: Costs> Shared<C> {
         refused_ns
     }
 
-    /// Copies a sample that is made; where that is of no use, makes it.
+    /// Copies a sample that is made; where that is of no use, makes it. As [`Self::make`].
     fn hand_out(
         &self,
         bench: &mut Bench,
         (made, key): (Original<'_>, RowKey),
         (seat, mut turn): Waiting,
         clock: ThreadClock,
-    ) -> u64 {
+    ) -> (u64, Effort) {
         let site = Site { agreed: &turn.agreed, store: &*self.store, clock };
         match Bench::copy(site, made, &mut turn.row.part) {
             Ok(attempt) => {
                 self.complete(seat, turn, attempt);
-                0
+                (0, Effort::Copying)
             }
             Err(unfit) => {
                 if unfit == Unfit::Corrupt {
                     self.results.corrupt(key);
                 }
-                self.make_own(bench, (seat, turn), clock)
+                (self.make_own(bench, (seat, turn), clock), Effort::Making)
             }
         }
     }
 
-    /// Makes a sample for one session alone; as [`Self::make`].
+    /// Makes a sample for one session alone; as [`Self::make_for_all`].
     fn make_own(
         &self,
         bench: &mut Bench,

@@ -17,7 +17,7 @@ use super::{Counts, Kept, SESSIONS};
 use crate::memory::{Memory, ResultMemory};
 use crate::session::{Agreed, RowKey, Work};
 use crate::work::line::{Claim, Learns, Line, Upcoming, Waiting};
-use crate::work::shares::{Charge, JobNumber, Next, SeatId, Shares, Spent};
+use crate::work::shares::{Charge, Effort, JobNumber, Next, SeatId, Shares, Spent};
 
 /// A job answered within this time after its modelled end was on time.
 const ON_TIME_NS: u64 = 200_000;
@@ -293,7 +293,8 @@ impl State {
     pub(crate) fn scouted(&mut self, claimed: Claimed, took_ns: u64, now_ns: u64) {
         let Claimed { seat, charge } = claimed;
         if let Some(charge) = charge {
-            self.scouts.done(seat, charge, Spent { took_ns, refused_ns: 0 }, now_ns);
+            let spent = Spent { took_ns, refused_ns: 0, on: Effort::Making };
+            self.scouts.done(seat, charge, spent, now_ns);
         }
     }
 

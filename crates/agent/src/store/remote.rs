@@ -222,7 +222,11 @@ impl Store for ObjectStore {
         let wrong = |error| self.wrong(path, error);
         dst.clear();
         if len == 0 {
-            // Whoever asks for nothing asks what the object is.
+            // Whoever asks for nothing asks what the object is. Bytes of a marked one are read as those of
+            // its mark or not at all, so the store need not be asked.
+            if let Some(mark) = wanted.mark {
+                return Ok(of_store(&of_mark(mark)));
+            }
             return Ok(of_store(&self.identify(path).map_err(wrong)?));
         }
         let expected = self.expected(wanted).map_err(wrong)?;
@@ -373,6 +377,27 @@ mod tests {
         assert!(error.is_of_machine());
         let missing = store.read(wanted("b", 0, 1), &mut Vec::new()).unwrap_err();
         assert!(!missing.is_of_machine(), "{missing:?}");
+    }
+
+    #[test]
+    fn what_a_marked_object_is_costs_no_request() {
+        let n_asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&n_asked);
+        let double = Double::answering(move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Answer::After(Duration::ZERO)
+        });
+        double.put("a", "0123456789");
+        let store = started(double);
+        let now = store.fetcher.identify("a").wait().unwrap();
+        let modified_ns = now.modified.and_then(|it| u64::try_from(it.as_nanos()).ok());
+        let etag = now.etag.as_deref().map(Into::into);
+        let mark = FileMark { len: now.len, modified_ns, etag };
+        let marked = |len| Wanted { mark: Some(&mark), ..wanted("a", 2, len) };
+        let made = store.read(marked(3), &mut Vec::new()).unwrap();
+        let before = n_asked.load(Ordering::Relaxed);
+        let copied = store.read(marked(0), &mut Vec::new()).unwrap();
+        assert_eq!((copied, n_asked.load(Ordering::Relaxed)), (made, before));
     }
 
     #[test]

@@ -124,6 +124,11 @@ impl Original<'_> {
             place.len() == self.bytes.len() && !self.checksum.is_some_and(is_changed);
         is_sound.then(|| place.copy_from_slice(self.bytes))
     }
+
+    /// What it takes where it is kept.
+    fn len_bytes(&self) -> u64 {
+        self.bytes.len() as u64 + ENTRY_BYTES
+    }
 }
 
 impl Made {
@@ -137,10 +142,6 @@ impl Made {
         let Self { bytes, checksum, source, is_damaged } = self;
         let (checksum, source) = (Some(*checksum), *source);
         Original { bytes, checksum, source, is_damaged: *is_damaged }
-    }
-
-    fn len_bytes(&self) -> u64 {
-        self.bytes.len() as u64 + ENTRY_BYTES
     }
 }
 
@@ -237,15 +238,18 @@ impl<W> Flight<'_, W> {
             n_others.saturating_sub(u32::try_from(waiting.len()).unwrap_or(u32::MAX))
         };
         // A copy takes a while; who comes meanwhile waits, and is given one, too.
-        let kept = self.results.kept();
+        let mut kept = self.results.kept();
         let n_wanted = match (kept.entries.get(&self.key), made) {
             (Some(Entry::Making(waiting)), Some((_, n_others))) => {
                 n_left(waiting, n_others)
             }
             _ => 0,
         };
+        let is_kept = made.is_some_and(|(made, _)| {
+            let is_of_use = n_wanted > 0 || self.key.work.is_fixed();
+            is_of_use && kept.makes_room(made.len_bytes(), n_wanted, now_ns)
+        });
         drop(kept);
-        let is_kept = n_wanted > 0 || self.key.work.is_fixed();
         let copy = made.filter(|_| is_kept).map(|(it, n)| (Arc::new(Made::of(it)), n));
         let mut kept = self.results.kept();
         let Some(Entry::Making(waiting)) = kept.entries.remove(&self.key) else {
@@ -278,14 +282,8 @@ impl<W> Kept<W> {
         if n_wanted == 0 && !key.work.is_fixed() {
             return;
         }
-        let len_bytes = made.len_bytes();
-        let is_room = |kept: &Self| {
-            kept.counts.held_bytes.saturating_add(len_bytes) <= kept.counts.limit_bytes
-        };
-        // What has had its use makes room for what is wanted, and not the other way round.
-        while !is_room(self) && n_wanted > 0 && self.drop_one(now_ns) {}
-        if !is_room(self) {
-            self.counts.n_left_out += 1;
+        let len_bytes = made.original().len_bytes();
+        if !self.makes_room(len_bytes, n_wanted, now_ns) {
             return;
         }
         self.counts.held_bytes += len_bytes;
@@ -295,6 +293,17 @@ impl<W> Kept<W> {
             _ => self.fresh.push_back((now_ns, key)),
         }
         self.tidy();
+    }
+
+    /// Whether there is room for a result that so many may want; one for which there is none is counted.
+    fn makes_room(&mut self, len_bytes: u64, n_wanted: u32, now_ns: u64) -> bool {
+        let is_room = |kept: &Self| {
+            kept.counts.held_bytes.saturating_add(len_bytes) <= kept.counts.limit_bytes
+        };
+        // What has had its use makes room for what is wanted, and not the other way round.
+        while !is_room(self) && n_wanted > 0 && self.drop_one(now_ns) {}
+        self.counts.n_left_out += u64::from(!is_room(self));
+        is_room(self)
     }
 
     /// Somebody has had it.
@@ -338,7 +347,7 @@ impl<W> Kept<W> {
     fn forget(&mut self, key: RowKey) {
         if let Some(Entry::Here(made, _)) = self.entries.remove(&key) {
             self.counts.held_bytes =
-                self.counts.held_bytes.saturating_sub(made.len_bytes());
+                self.counts.held_bytes.saturating_sub(made.original().len_bytes());
         }
     }
 

@@ -150,6 +150,16 @@ pub(crate) struct Spent {
     /// What else it counts as: one that was refused counts as if it had been made, so asking for
     /// more of them gains nothing.
     pub(crate) refused_ns: u64,
+    pub(crate) on: Effort,
+}
+
+/// What a worker did for a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// It made the sample, or tried to.
+    Making,
+    /// It copied the sample, or left it to whoever makes it: this says nothing of how long samples take.
+    Copying,
 }
 
 /// Whom a worker is to serve.
@@ -243,15 +253,18 @@ impl Shares {
             self.n_left = self.n_left.saturating_sub(1);
             return;
         };
-        let Spent { took_ns, refused_ns } = spent;
+        let Spent { took_ns, refused_ns, on } = spent;
         share.n_at_work = share.n_at_work.saturating_sub(1);
         let clock_ns = share.clock_ns.saturating_sub(charge.0);
         let spent_ns = share.scaled(took_ns.saturating_add(refused_ns));
         share.clock_ns = clock_ns.saturating_add(spent_ns);
+        share.last_ns = Some(now_ns);
+        if on == Effort::Copying {
+            return;
+        }
         let older = share.guess_ns - share.guess_ns / GUESS_PARTS;
         share.guess_ns = older.saturating_add(took_ns / GUESS_PARTS);
         share.lengths.add(took_ns);
-        share.last_ns = Some(now_ns);
     }
 
     /// The shortest samples of the sessions that are present, if any are known.
@@ -382,12 +395,13 @@ impl Share {
         self.waits || self.n_at_work > 0 || self.last_ns.is_some_and(is_recent)
     }
 
-    /// Whether its samples are long compared with those that take so long; or may be, for nothing of it
-    /// has been made yet.
+    /// Whether its samples are long compared with those that take so long; or may be, for it has had
+    /// nothing yet.
     fn is_long(&self, shortest_ns: Option<u64>) -> bool {
         let Some(shortest_ns) = shortest_ns else { return false };
         let least_ns = shortest_ns.saturating_mul(LONG_TIMES).max(LONG_NS);
-        self.lengths.typical_ns().is_none_or(|ns| ns >= least_ns)
+        let typical_ns = self.lengths.typical_ns();
+        typical_ns.map_or(self.last_ns.is_none(), |ns| ns >= least_ns)
     }
 }
 
@@ -521,7 +535,11 @@ mod tests {
                 let over = |busy: &mut (u64, u64, SeatId, Charge)| busy.0 <= next_ns;
                 let ended: Vec<_> = self.busy.extract_if(.., over).collect();
                 for (ends_ns, began_ns, seat, charge) in ended {
-                    let spent = Spent { took_ns: ends_ns - began_ns, refused_ns: 0 };
+                    let spent = Spent {
+                        took_ns: ends_ns - began_ns,
+                        refused_ns: 0,
+                        on: Effort::Making,
+                    };
                     self.shares.done(seat, charge, spent, next_ns);
                     *self.used_ns.entry(seat).or_default() += ends_ns - began_ns;
                     self.made.push((seat, ends_ns - began_ns));
@@ -646,7 +664,7 @@ mod tests {
                 }
                 now_ns = busy.iter().map(|it| it.0).min().unwrap();
                 for (_, seat, charge) in busy.extract_if(.., |it| it.0 <= now_ns) {
-                    let spent = Spent { took_ns: MS, refused_ns: 0 };
+                    let spent = Spent { took_ns: MS, refused_ns: 0, on: Effort::Making };
                     shares.done(seat, charge, spent, now_ns);
                     used_ns[usize::try_from(seat).unwrap()] += MS;
                 }
@@ -677,7 +695,7 @@ mod tests {
                 let one = |it| (it == seat).then_some(NOW);
                 let Next::Serve(seat, charge) = shares.next(now_ns, one) else { continue };
                 now_ns += took_ms * MS;
-                let spent = Spent { took_ns: took_ms * MS, refused_ns: 0 };
+                let spent = Spent { took_ns: took_ms * MS, refused_ns: 0, on: Effort::Making };
                 shares.done(seat, charge, spent, now_ns);
             }
             let due = |seat: SeatId| now_ns + dues[usize::try_from(seat).unwrap()] * MS;
@@ -746,7 +764,12 @@ mod tests {
         let Next::Serve(seat, charge) = shares.next(0, |_| Some(NOW)) else { panic!() };
         shares.leave(seat);
         assert_eq!(shares.n_left, 1);
-        shares.done(seat, charge, Spent { took_ns: MS, refused_ns: 0 }, MS);
+        shares.done(
+            seat,
+            charge,
+            Spent { took_ns: MS, refused_ns: 0, on: Effort::Making },
+            MS,
+        );
         assert_eq!(shares.n_left, 0);
         assert!(matches!(shares.next(MS, |_| Some(NOW)), Next::Serve(2, _)));
         assert_eq!(shares.next(MS, |_| None), Next::Nothing);
@@ -839,6 +862,33 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_gets_copies_keeps_no_worker_from_its_equal() {
+        let mut shares = Shares::of(2);
+        (0..2).for_each(|seat| shares.enter(seat));
+        let mut now_ns = 0;
+        let efforts = [(60 * MS, Effort::Making), (MS / 100, Effort::Copying)];
+        for (seat, (took_ns, on)) in (0..2).zip(efforts) {
+            for _ in 0..8 {
+                let one = |it| (it == seat).then_some(NOW);
+                let Next::Serve(seat, charge) = shares.next(now_ns, one) else {
+                    panic!()
+                };
+                now_ns += took_ns;
+                let spent = Spent { took_ns, refused_ns: 0, on };
+                shares.done(seat, charge, spent, now_ns);
+            }
+        }
+        for only in 0..2 {
+            let mut shares = shares.clone();
+            let one = |seat| (seat == only).then_some(NOW);
+            for _ in 0..2 {
+                let next = shares.next(now_ns, one);
+                assert!(matches!(next, Next::Serve(seat, _) if seat == only), "{next:?}");
+            }
+        }
+    }
+
+    #[test]
     fn samples_that_are_refused_count_as_if_they_were_made() {
         let mut shares = Shares::of(1);
         (0..2).for_each(|seat| shares.enter(seat));
@@ -849,7 +899,7 @@ mod tests {
                 panic!("both want it")
             };
             let refused_ns = if seat == 1 { 700 * MS } else { 0 };
-            let spent = Spent { took_ns: MS / 10, refused_ns };
+            let spent = Spent { took_ns: MS / 10, refused_ns, on: Effort::Making };
             shares.done(seat, charge, spent, now_ns + MS / 10);
             n_served[usize::try_from(seat).unwrap()] += 1;
         }

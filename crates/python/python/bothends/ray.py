@@ -42,6 +42,11 @@ from ._native import PoolSize
 
 __all__ = ["Demand", "Pool", "dataset"]
 
+# What is made beyond what loaders take, as `PoolSize` has it.
+_MARGIN = 0.1
+# A loader that could take so many times what it gets waits.
+_WAITS = 1.05
+
 
 class _Member:
     """A pool in a process with loaders: a file with the addresses, kept up to date."""
@@ -57,15 +62,24 @@ class _Member:
         """What a loader asks for that is given the pool as `csds`."""
         with self._lock:
             if self._folder is None:
-                self._folder = tempfile.mkdtemp(prefix="bothends-pool-")
-                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-                key_file(self._folder, self._key)
-                write(self._folder, self.addresses())
-                arguments = (weakref.ref(self), self._folder)
-                threading.Thread(target=_follow, args=arguments, daemon=True).start()
+                self._folder = self._begin()
         self._loaders.add(loader)
         source = f"pool+file://{self._folder}/agents"
         return {"csds": [source], "key_file": os.path.join(self._folder, "key")}
+
+    def _begin(self) -> str:
+        """The folder with the file, and a thread that keeps it up to date."""
+        folder = tempfile.mkdtemp(prefix="bothends-pool-")
+        remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        try:
+            key_file(folder, self._key)
+            write(folder, self.addresses())
+            arguments = (weakref.ref(self), folder)
+            threading.Thread(target=_follow, args=arguments, daemon=True).start()
+        except BaseException:
+            remove()
+            raise
+        return folder
 
     def addresses(self) -> list[str]:
         """Where agents serve now; empty while the registry is being restarted."""
@@ -83,22 +97,29 @@ def _follow(member: weakref.ref[_Member], folder: str) -> None:
     """Keeps the file up to date, and tells what loaders of this process need. Without the registry
     the last list stays."""
     meters: weakref.WeakKeyDictionary[Loader, Meter] = weakref.WeakKeyDictionary()
-    here = f"{os.uname().nodename}-{os.getpid()}"
     while (pool := member()) is not None and not pool._closed.is_set():
         with contextlib.suppress(Exception):  # it is being restarted, or Ray is being shut down
-            addresses = pool._ask("addresses")
-            if addresses is not None:
-                write(folder, addresses)
-            registry = ray_module().get_actor(pool._registry)
-            for loader in list(pool._loaders):
-                try:
-                    demand = meters.setdefault(loader, Meter()).look(loader)
-                    registry.demand.remote(f"{here}-{id(loader)}", demand)
-                except OptionsError:  # it was closed
-                    pool._loaders.discard(loader)
+            _look(pool, folder, meters)
         closed = pool._closed
         del pool  # it may be the last
         closed.wait(RENEWAL / 2)
+
+
+def _look(
+    pool: _Member, folder: str, meters: weakref.WeakKeyDictionary[Loader, Meter]
+) -> None:
+    """Once. A function of its own: a loader that it holds would hold the pool between two looks."""
+    addresses = pool._ask("addresses")
+    if addresses is not None:
+        write(folder, addresses)
+    here = f"{os.uname().nodename}-{os.getpid()}"
+    registry = ray_module().get_actor(pool._registry)
+    for loader in list(pool._loaders):
+        try:
+            demand = meters.setdefault(loader, Meter()).look(loader)
+            registry.demand.remote(f"{here}-{id(loader)}", demand)
+        except OptionsError:  # it was closed
+            pool._loaders.discard(loader)
 
 
 class Pool(_Member):
@@ -174,11 +195,11 @@ class Pool(_Member):
                     ray.get(agent.serve.remote(), timeout=left)
                     break
                 except ray.exceptions.ActorUnavailableError:  # Ray is restarting it
+                    if time.monotonic() >= ends:
+                        raise self._not_all(n, seconds) from None
                     time.sleep(RENEWAL / 4)
                 except ray.exceptions.GetTimeoutError:
-                    each = {"CPU": self._options["num_cpus"], **self._resources}
-                    line = f"{n} of {len(self)} agents serve after {seconds:g} s"
-                    raise DeviceError(f"{line}: has the cluster {each} for each?") from None
+                    raise self._not_all(n, seconds) from None
                 except ray.exceptions.RayError as error:
                     raise DeviceError(f"an agent cannot serve: {error}") from None
 
@@ -194,7 +215,8 @@ class Pool(_Member):
         """Within this block there are as many agents as loaders need, looked at every so many seconds:
         the number that `bothends.PoolSize` says, or that `size` says of the loaders' demands."""
         ends = threading.Event()
-        decides = size or _by_need(PoolSize(at_most, least=at_least, now=len(self)))
+        by_need = PoolSize(at_most, least=at_least, now=len(self))
+        decides = size or _by_need(by_need, lambda: len(self.addresses()))
 
         def follow() -> None:
             while not ends.wait(every):
@@ -223,6 +245,11 @@ class Pool(_Member):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _not_all(self, n: int, seconds: float) -> DeviceError:
+        each = {"CPU": self._options["num_cpus"], **self._resources}
+        line = f"{n} of {len(self)} agents serve after {seconds:g} s"
+        return DeviceError(f"{line}: has the cluster {each} for each?")
+
     def _start(self, place: int) -> Any:
         nodes = self._nodes
         where = _on(nodes[place % len(nodes)], soft=False) if nodes else "SPREAD"
@@ -237,12 +264,23 @@ class Pool(_Member):
                 ray_module().kill(agent, no_restart=True)
 
 
-def _by_need(size: PoolSize) -> Callable[[Sequence[Demand]], int]:
+def _by_need(
+    size: PoolSize, serving: Callable[[], int], clock: Callable[[], float] = time.monotonic
+) -> Callable[[Sequence[Demand]], int]:
+    """What an agent can make shows only while a loader waits. Otherwise agents make what is taken,
+    and as many as serve are enough: each can make its part of the need, if not more."""
+    best: float | None = None
+
     def of(demands: Sequence[Demand]) -> int:
-        agents = sum(it.agents for it in demands)
-        rate = agents / size.size if agents and size.size else None
+        nonlocal best
+        agents, n_serving = sum(it.agents for it in demands), serving()
+        if agents and n_serving:
+            need = sum(max(0.0, (1 + _MARGIN) * it.consumer - it.host) for it in demands)
+            waits = any(it.consumer > _WAITS * (it.host + it.agents) for it in demands)
+            fed = max(best or 0.0, agents / n_serving, need / n_serving)
+            best = agents / n_serving if waits else fed
         needs = [(it.consumer, it.host) for it in demands]
-        return size.observe(needs, rate, time.monotonic())
+        return size.observe(needs, best, clock())
 
     return of
 

@@ -21,7 +21,7 @@ use bothends_slots::{
 use crossbeam::channel::{Receiver, Sender};
 
 use crate::collect::bell::Ear;
-use crate::collect::line::{Joins, Line, LineReport, place};
+use crate::collect::line::{Joined, Joins, Line, LineReport, place};
 use crate::collect::link::LinkWatch;
 use crate::collect::stall::{Awaited, WaitClock};
 use crate::collect::underway::{Brief, Collected, EpochNumber, Made, Underway};
@@ -47,10 +47,10 @@ pub(crate) enum Command {
     Want(EpochNumber),
     /// An epoch is over, or nobody wants the rest of it.
     End(EpochNumber, Sender<Collected>),
-    /// The device of this line is there, and takes so many jobs at a time.
-    Join(usize, Box<dyn Producer>, (u32, Joins)),
-    /// The device of this line is to finish what it has, and to go.
-    Leave(usize),
+    /// The device of this line is there.
+    Join(usize, Box<dyn Producer>, Joined),
+    /// The member of a pool that has this line, if it is this one, is to finish what it has, and to go.
+    Leave(usize, String),
     /// This device has lied: it takes part no longer.
     Expel(DeviceIdx, String),
 }
@@ -130,10 +130,8 @@ impl Collector {
                 }
             }
             Command::End(number, reply) => self.end(number, &reply),
-            Command::Join(line, producer, (depth, joins)) => {
-                self.join(line, (producer, depth), joins);
-            }
-            Command::Leave(line) => self.leave(line),
+            Command::Join(line, producer, joined) => self.join(line, producer, joined),
+            Command::Leave(line, member) => self.leave(line, &member),
             Command::Expel(device, why) => self.lost(place(Prong::Back(device)), why),
         }
     }
@@ -476,8 +474,16 @@ impl Collector {
         self.work.learn(number, prong, cost_ns);
         let Some(epoch) = self.work.of(number) else { return };
         if matches!(epoch.state.finish(claim, cost_ns, epoch.now()), Finish::Committed) {
-            let lacking = None;
-            let made = Made { batch, prong, rows, slot, bad, damaged, lacking };
+            let made = Made {
+                batch,
+                prong,
+                connection: self.lines[line].connection(),
+                rows,
+                slot,
+                bad,
+                damaged,
+                lacking: None,
+            };
             epoch.made.insert(batch, made);
             self.revoke(number, batch);
         }

@@ -7,15 +7,15 @@ use bothends_core::ids::Prong;
 use bothends_slots::Producer;
 
 use crate::collect::collector::Collector;
-use crate::collect::line::{Joins, LineReport};
+use crate::collect::line::{Joined, Joins, LineReport};
 
 impl Collector {
     /// A device is there that was missing.
     pub(super) fn join(
         &mut self,
         line: usize,
-        (producer, depth): (Box<dyn Producer>, u32),
-        joins: Joins,
+        producer: Box<dyn Producer>,
+        joined: Joined,
     ) {
         if self.lines[line].is_expelled() {
             return;
@@ -23,7 +23,8 @@ impl Collector {
         if self.lines[line].is_up() {
             self.lost(line, "it was reached again before it was known to be lost".into());
         }
-        self.lines[line].join(producer, depth);
+        let joins = joined.joins;
+        self.lines[line].join(producer, joined);
         if joins == Joins::Another
             && let Some(known) = self.work.known.get_mut(line)
         {
@@ -33,8 +34,8 @@ impl Collector {
     }
 
     /// A member of a pool is to go: it gets nothing more.
-    pub(super) fn leave(&mut self, line: usize) {
-        if self.lines[line].leave()
+    pub(super) fn leave(&mut self, line: usize, member: &str) {
+        if self.lines[line].leave(member)
             && let Prong::Back(device) = self.lines[line].prong()
         {
             for epoch in &mut self.work.epochs {

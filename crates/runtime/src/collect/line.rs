@@ -28,6 +28,16 @@ pub(crate) enum Joins {
     Another,
 }
 
+/// What is known of a device that takes part from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Joined {
+    /// Jobs it takes at a time.
+    pub(crate) depth: u32,
+    pub(crate) joins: Joins,
+    /// The number of the connection (`devices/trust.rs`).
+    pub(crate) connection: u64,
+}
+
 /// One producer, as the collector sees it.
 #[derive(Debug)]
 pub(crate) struct Line {
@@ -36,6 +46,8 @@ pub(crate) struct Line {
     producer: Option<Box<dyn Producer>>,
     /// Where it is said how a device is; `None` of the host.
     presence: Option<Presence>,
+    /// The number of the connection to it.
+    connection: u64,
     /// Jobs it takes before one is finished.
     depth: u32,
     open: u32,
@@ -82,6 +94,7 @@ impl Line {
             prong,
             producer,
             presence: None,
+            connection: 0,
             depth,
             open: 0,
             room: Room::default(),
@@ -94,11 +107,16 @@ impl Line {
 
     /// That of a device, which is said there to be stuck when it is.
     pub(crate) fn of(self, presence: Presence) -> Self {
-        Self { presence: Some(presence), ..self }
+        Self { connection: presence.connection(), presence: Some(presence), ..self }
     }
 
     pub(crate) fn prong(&self) -> Prong {
         self.prong
+    }
+
+    /// The number of the connection that it makes batches over.
+    pub(crate) fn connection(&self) -> u64 {
+        self.connection
     }
 
     /// Whether it has lied, and must not take part again.
@@ -122,9 +140,11 @@ impl Line {
             && self.room.is_likely(Instant::now())
     }
 
-    /// It is to go when it has finished what it has; whether that is news.
-    pub(crate) fn leave(&mut self) -> bool {
-        let is_news = self.is_up() && self.leaving.is_none();
+    /// It is to go when it has finished what it has; whether that is news. Another member than this one
+    /// may have the line by now.
+    pub(crate) fn leave(&mut self, member: &str) -> bool {
+        let is_its = self.presence.as_ref().is_some_and(|it| it.name() == member);
+        let is_news = is_its && self.is_up() && self.leaving.is_none();
         if is_news {
             self.leaving = Some(Instant::now());
         }
@@ -224,9 +244,10 @@ impl Line {
     }
 
     /// It is there, and was not: nothing of before counts.
-    pub(crate) fn join(&mut self, producer: Box<dyn Producer>, depth: u32) {
-        let presence = self.presence.take();
-        *self = Self { presence, ..Self::new(self.prong, Some(producer), depth) };
+    pub(crate) fn join(&mut self, producer: Box<dyn Producer>, joined: Joined) {
+        let (presence, connection) = (self.presence.take(), joined.connection);
+        let new = Self::new(self.prong, Some(producer), joined.depth);
+        *self = Self { presence, connection, ..new };
     }
 
     /// It is lost.

@@ -24,6 +24,8 @@ use crate::error::RuntimeError;
 pub(crate) struct Made {
     pub(crate) batch: BatchIdx,
     pub(crate) prong: Prong,
+    /// The number of the connection that it came over, of a device's.
+    pub(crate) connection: u64,
     /// Row by row: the sample, or `None` for a masked row.
     pub(crate) rows: Vec<Option<SampleId>>,
     pub(crate) slot: Slot,
@@ -33,6 +35,21 @@ pub(crate) struct Made {
     pub(crate) damaged: Vec<Damaged>,
     /// On its way to a feed that converts it: until it has a slot for that.
     pub(crate) lacking: Option<Lacks>,
+}
+
+/// Which batch, and where it comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    pub(crate) batch: BatchIdx,
+    pub(crate) prong: Prong,
+    pub(crate) connection: u64,
+}
+
+impl Made {
+    pub(crate) fn origin(&self) -> Origin {
+        let Self { batch, prong, connection, .. } = *self;
+        Origin { batch, prong, connection }
+    }
 }
 
 /// Batches of an epoch that are handed over and want a slot to be converted in. Clones count the

@@ -89,6 +89,11 @@ impl Presence {
         now.counter = None;
     }
 
+    /// The number of the latest connection to it.
+    pub(crate) fn connection(&self) -> u64 {
+        self.trust().connection()
+    }
+
     /// It is there, and reads these.
     pub(crate) fn is_here(&self, capabilities: Capabilities, reads: Reads) {
         self.trust().is_connected(reads);

@@ -18,7 +18,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::collect::bell::Bell;
 use crate::collect::collector::Command;
-use crate::collect::line::Joins;
+use crate::collect::line::{Joined, Joins};
 use crate::devices::attest::{Suspects, attest};
 use crate::devices::gpu::GpuReach;
 use crate::devices::presence::Presence;
@@ -355,9 +355,9 @@ impl Entrance {
         let ends = (self.bell.clone(), Arc::clone(&self.meter), self.stop.clone());
         let (ours, its) = threaded(transport, depth, ends);
         self.presence.counted_by(ours.counter());
+        let joined = Joined { depth, joins, connection: self.presence.connection() };
         // A collector that is gone ends this thread, too: it holds the other end.
-        let _ =
-            self.commands.send(Command::Join(self.line, Box::new(ours), (depth, joins)));
+        let _ = self.commands.send(Command::Join(self.line, Box::new(ours), joined));
         self.bell.ring();
         its
     }

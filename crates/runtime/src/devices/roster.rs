@@ -61,6 +61,8 @@ struct Known {
 /// One place of the pool among the devices.
 #[derive(Debug, Default)]
 struct Place {
+    /// How often its thread has been cut off.
+    n_cut_off: u64,
     /// Its thread waits for a member.
     is_idle: bool,
     /// A member that it is to try.
@@ -68,6 +70,14 @@ struct Place {
     now: Option<MemberId>,
     /// The members that it has had, the latest last.
     before: Vec<MemberId>,
+}
+
+/// A thread's hold on a place. Once another thread has the place, nothing that is said through it counts:
+/// a thread may outlive its engine by as long as a connection takes to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hold {
+    place: usize,
+    n_cut_off: u64,
 }
 
 /// A member for a place to try.
@@ -137,10 +147,13 @@ impl Roster {
     }
 
     /// Waits until there is a member for this place to try; `None` where the engine is to end.
-    pub(crate) fn turn(&self, place: usize, stop: &Stop) -> Option<Turn> {
+    pub(crate) fn turn(&self, hold: Hold, stop: &Stop) -> Option<Turn> {
+        let place = hold.place;
         let mut state = self.state();
-        state.places[place].is_idle = true;
-        while !stop.is_set() {
+        if state.holds(hold) {
+            state.places[place].is_idle = true;
+        }
+        while state.holds(hold) && !stop.is_set() {
             let now = self.now();
             if state.offer(now) {
                 self.0.changed.notify_all();
@@ -156,18 +169,16 @@ impl Roster {
             let waited = self.0.changed.wait_timeout(state, wait);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.places[place].is_idle = false;
-        if let Some(id) = state.places[place].offer.take() {
-            // Nobody has tried it: it is as good as it was.
-            state.members.failed(id, Failure::Busy(0), self.now());
+        if state.holds(hold) {
+            state.is_vacated(place, self.now());
         }
         None
     }
 
     /// The member of a place has been reached; whether it is still wanted.
-    pub(crate) fn reached(&self, place: usize) -> Welcome {
-        let now = self.now();
-        self.change(place, |state, id| {
+    pub(crate) fn reached(&self, hold: Hold) -> Welcome {
+        let (now, place) = (self.now(), hold.place);
+        self.change(hold, |state, id| {
             state.n_tried += 1;
             let welcome = state.members.attached(id, now);
             match welcome {
@@ -180,7 +191,7 @@ impl Roster {
     }
 
     /// The member of a place has not been reached, as `missing` says.
-    pub(crate) fn failed(&self, place: usize, error: &CsdError, missing: Option<String>) {
+    pub(crate) fn failed(&self, hold: Hold, error: &CsdError, missing: Option<String>) {
         let why = if let CsdError::Busy { retry, .. } = error {
             Failure::Busy(nanoseconds(*retry))
         } else if may_come(error) {
@@ -189,59 +200,76 @@ impl Roster {
             Failure::Mistake
         };
         let now = self.now();
-        self.change(place, |state, id| {
+        self.change(hold, |state, id| {
             state.n_tried += 1;
             state.members.failed(id, why, now);
             state.says(id, missing);
-            state.places[place].now = None;
+            state.places[hold.place].now = None;
         });
     }
 
     /// The connection to the member of a place is lost, as `missing` says, or has ended after the member
     /// was let go.
-    pub(crate) fn lost(&self, place: usize, missing: Option<String>) {
+    pub(crate) fn lost(&self, hold: Hold, missing: Option<String>) {
         let now = self.now();
-        self.change(place, |state, id| {
+        self.change(hold, |state, id| {
             state.members.lost(id, now);
             state.says(id, missing);
-            state.places[place].now = None;
+            state.places[hold.place].now = None;
         });
     }
 
     /// A member that had this place has lied: none of those that had it is used any more. Which one it
-    /// was is not known, as a place may have changed hands since the batch was made.
-    pub(crate) fn barred(&self, place: usize) {
+    /// was is not known, as a place may have changed hands since the batch was made. Other places that
+    /// one of them has now, as [`Self::next_to_leave`].
+    pub(crate) fn barred(&self, hold: Hold) -> Vec<(usize, String)> {
+        let place = hold.place;
         let mut state = self.state();
+        if !state.holds(hold) {
+            return Vec::new();
+        }
         let had = state.places[place].before.clone();
-        had.into_iter().for_each(|id| state.members.barred(id));
+        had.iter().for_each(|id| state.members.barred(*id));
         state.places[place].now = None;
+        let elsewhere = had.iter().filter_map(|id| state.place_of(*id)).collect();
         drop(state);
         self.0.changed.notify_all();
+        elsewhere
     }
 
-    /// A place whose member is to be let go.
-    pub(crate) fn next_to_leave(&self) -> Option<usize> {
+    /// A place whose member is to be let go, and the member.
+    pub(crate) fn next_to_leave(&self) -> Option<(usize, String)> {
         let mut state = self.state();
         let id = state.members.next_to_leave()?;
-        state.places.iter().position(|place| place.now == Some(id))
+        state.place_of(id)
     }
 
     /// Whether the member of a place is to go.
-    pub(crate) fn is_leaving(&self, place: usize) -> bool {
+    pub(crate) fn is_leaving(&self, hold: Hold) -> bool {
         let state = self.state();
-        state.places[place].now.is_some_and(|id| state.members.is_leaving(id))
+        let now = state.places[hold.place].now.filter(|_| state.holds(hold));
+        now.is_some_and(|id| state.members.is_leaving(id))
+    }
+
+    /// The hold on a place of the thread that continues with its connection.
+    pub(crate) fn hold(&self, place: usize) -> Hold {
+        Hold { place, n_cut_off: self.state().places[place].n_cut_off }
     }
 
     /// No connection has come back from the thread that had this place before, as it has died or did not
-    /// end in time: the member is tried again.
-    pub(crate) fn is_cut_off(&self, place: usize) {
+    /// end in time: the member is tried again. The hold of the thread that has the place from now on.
+    pub(crate) fn is_cut_off(&self, place: usize) -> Hold {
         let now = self.now();
-        self.change(place, |state, id| {
+        self.change(self.hold(place), |state, id| {
             state.members.failed(id, Failure::Fault, now);
             state.members.lost(id, now);
             state.places[place].now = None;
         });
-        self.state().places[place].offer = None;
+        let mut state = self.state();
+        state.is_vacated(place, now);
+        state.places[place].n_cut_off += 1;
+        drop(state);
+        self.hold(place)
     }
 
     /// Has all threads that wait for a member look whether they are to end.
@@ -268,11 +296,11 @@ impl Roster {
     /// Does something with the member of a place, if it has one, and wakes whoever waits.
     fn change<T>(
         &self,
-        place: usize,
+        hold: Hold,
         change: impl FnOnce(&mut State, MemberId) -> T,
     ) -> Option<T> {
         let mut state = self.state();
-        let id = state.places[place].now?;
+        let id = state.places[hold.place].now.filter(|_| state.holds(hold))?;
         let result = change(&mut state, id);
         state.forget();
         drop(state);
@@ -313,6 +341,25 @@ impl State {
         self.ids.retain(|_, id| members.knows(*id));
         for place in &mut self.places {
             place.before.retain(|id| members.knows(*id));
+        }
+    }
+
+    /// The place that a member has now, and its name.
+    fn place_of(&self, id: MemberId) -> Option<(usize, String)> {
+        let place = self.places.iter().position(|place| place.now == Some(id))?;
+        Some((place, self.known.get(&id)?.address.to_string()))
+    }
+
+    fn holds(&self, hold: Hold) -> bool {
+        self.places[hold.place].n_cut_off == hold.n_cut_off
+    }
+
+    /// Nobody waits at a place for a member any more.
+    fn is_vacated(&mut self, place: usize, now: Ns) {
+        self.places[place].is_idle = false;
+        if let Some(id) = self.places[place].offer.take() {
+            // Nobody has tried it: it is as good as it was.
+            self.members.failed(id, Failure::Busy(0), now);
         }
     }
 
@@ -361,4 +408,60 @@ impl Place {
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roster(members: &str, n_places: u32) -> Roster {
+        let pool: Pool = members.parse().unwrap();
+        let roster = Roster::new(&pool, n_places, 7);
+        let bothends_csd::pool::PoolSource::Listed(listed) = &pool.source else {
+            panic!("{pool} is a list")
+        };
+        roster.listed(listed);
+        roster
+    }
+
+    fn broken() -> CsdError {
+        CsdError::SessionRefused { reason: "no data".to_owned() }
+    }
+
+    #[test]
+    fn a_liar_is_let_go_where_it_serves_now() {
+        let (roster, stop) = (roster("pool://a:7070", 2), Stop::default());
+        let (first, second) = (roster.hold(0), roster.hold(1));
+        let turn = roster.turn(first, &stop).unwrap();
+        assert_eq!(roster.reached(first), Welcome::Attached);
+        // It has moved, as it may when another place is idle first.
+        let mut state = roster.state();
+        state.places[1].now = state.places[0].now.take();
+        drop(state);
+        assert_eq!(roster.barred(first), [(1, turn.address.to_string())]);
+        roster.lost(second, None);
+        let state = roster.state();
+        assert_eq!((state.members.n_attached(), state.places[1].now), (0, None));
+    }
+
+    #[test]
+    fn a_thread_that_outlives_its_engine_says_nothing_of_the_next_ones_members() {
+        let roster = roster("pool://a:7070,b:7070", 1);
+        let old = roster.is_cut_off(0);
+        let stop = Stop::default();
+        roster.turn(old, &stop).unwrap();
+        let new = roster.is_cut_off(0);
+        roster.turn(new, &stop).unwrap();
+        assert_eq!(roster.reached(old), Welcome::Unwanted);
+        assert_eq!(roster.reached(new), Welcome::Attached);
+        roster.failed(old, &broken(), Some("it was late".to_owned()));
+        roster.lost(old, None);
+        roster.barred(old);
+        assert!(roster.turn(old, &stop).is_none());
+        assert!(!roster.state().places[0].is_idle);
+        assert_eq!(roster.state().members.n_attached(), 1);
+        roster.lost(new, None);
+        let state = roster.state();
+        assert_eq!((state.members.n_attached(), state.places[0].now), (0, None));
+    }
 }

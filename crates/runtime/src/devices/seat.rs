@@ -12,9 +12,10 @@ use bothends_core::recipe::Recipe;
 use bothends_csd::connect::ConnectOptions;
 use bothends_csd::{CsdError, JobTerms, Transport};
 
+use crate::collect::collector::Command;
 use crate::collect::line::Joins;
 use crate::devices::reach::{Entrance, Reach, Reached, Way, may_come};
-use crate::devices::roster::{Roster, Turn};
+use crate::devices::roster::{Hold, Roster, Turn};
 use crate::devices::thread::ProducerLoop;
 use crate::read::source::Source;
 
@@ -48,6 +49,7 @@ impl Seat {
 #[derive(Debug)]
 pub(crate) struct Seated {
     pub(crate) seat: Seat,
+    pub(crate) hold: Hold,
     pub(crate) entrance: Entrance,
 }
 
@@ -58,7 +60,7 @@ impl Seated {
         self,
         mut first: Option<ProducerLoop>,
     ) -> Result<Box<dyn Transport>, String> {
-        let Seat { roster, place, .. } = &self.seat;
+        let (roster, hold) = (&self.seat.roster, self.hold);
         let (stop, presence) = (&self.entrance.stop, &self.entrance.presence);
         loop {
             if let Some(serving) = first.take() {
@@ -67,21 +69,32 @@ impl Seated {
                     return served;
                 }
                 if presence.is_expelled() {
-                    roster.barred(*place);
+                    self.let_go(roster.barred(hold));
                     return Err("it has lied".to_owned());
                 }
                 match served {
                     // The collector has let go of it.
-                    Ok(_) if roster.is_leaving(*place) => presence.has_left(),
+                    Ok(_) if roster.is_leaving(hold) => presence.has_left(),
                     Ok(_) => presence.is_missing("its jobs came to nothing".to_owned()),
                     Err(why) => presence.is_missing(why),
                 }
-                roster.lost(*place, presence.missing());
+                roster.lost(hold, presence.missing());
             }
-            let Some(turn) = roster.turn(*place, stop) else {
+            let Some(turn) = roster.turn(hold, stop) else {
                 return Err("the run ended before it was there".to_owned());
             };
             first = self.tries(&turn);
+        }
+    }
+
+    /// Has the collector give no more work to members of other places.
+    fn let_go(&self, members: Vec<(usize, String)>) {
+        let first_line = self.entrance.line - self.seat.place;
+        for (place, member) in members {
+            // A collector that is gone gives nobody any.
+            let _ =
+                self.entrance.commands.send(Command::Leave(first_line + place, member));
+            self.entrance.bell.ring();
         }
     }
 
@@ -91,9 +104,11 @@ impl Seated {
         presence.is_of(turn.address.to_string(), turn.missing.clone());
         match seat.reach(turn).now() {
             Ok(reached) => self.welcome(turn, reached),
+            // The place may be another thread's by now.
+            Err(_) if self.entrance.stop.is_set() => None,
             Err(error) => {
                 self.is_not_there(&error);
-                seat.roster.failed(seat.place, &error, presence.missing());
+                seat.roster.failed(self.hold, &error, presence.missing());
                 None
             }
         }
@@ -101,7 +116,7 @@ impl Seated {
 
     fn welcome(&self, turn: &Turn, reached: Reached) -> Option<ProducerLoop> {
         let seat = &self.seat;
-        if seat.roster.reached(seat.place) == Welcome::Unwanted {
+        if seat.roster.reached(self.hold) == Welcome::Unwanted {
             return None;
         }
         let joins = if turn.is_known_here { Joins::Again } else { Joins::Another };

@@ -84,8 +84,8 @@ impl SourceLoop {
 
     /// Has the collector give no more work to members that are to go.
     fn lets_go(&self) {
-        while let Some(place) = self.roster.next_to_leave() {
-            let _ = self.commands.send(Command::Leave(self.first_line + place));
+        while let Some((place, member)) = self.roster.next_to_leave() {
+            let _ = self.commands.send(Command::Leave(self.first_line + place, member));
             self.bell.ring();
         }
     }

@@ -5,7 +5,7 @@
 //! the stream is the same whatever is drawn. Decides, and makes nothing (`handover/finish/audit.rs`
 //! does).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_core::rng::Draws;
@@ -18,6 +18,10 @@ pub(crate) const LEAST_ROWS: u32 = 8;
 /// The first batches of a connection are audited whatever the rate, and so are as many of every
 /// epoch where there is a rate.
 pub(crate) const FIRST_BATCHES: u32 = 2;
+
+/// Connections of which is remembered how many of their batches were seen. A batch of an earlier one is
+/// audited as a first one is.
+const MOST_CONNECTIONS: usize = 64;
 
 /// The draw numbers of what is audited; the key is a secret, so they need only differ.
 const OP_BATCH: u32 = 0;
@@ -59,19 +63,35 @@ pub(crate) enum Consequence {
     EndRun { n_doubtful: u64 },
 }
 
+/// What is known of one connection to a device.
+#[derive(Debug, Clone, Copy)]
+struct Connection {
+    reads: Reads,
+    /// Batches of its that were seen.
+    n_seen: u64,
+}
+
 /// What is known of one device's honesty in this run.
 #[derive(Debug, Clone)]
 pub(crate) struct Trust {
     secret: u64,
     percent: u8,
-    reads: Reads,
-    /// Batches seen since it was last connected.
-    n_seen: u64,
+    /// The number of the latest connection.
+    latest: u64,
+    /// By number: batches are delivered after another connection has been made, perhaps to another member
+    /// of a pool, and must not use up its first audits.
+    connections: BTreeMap<u64, Connection>,
     /// Batches seen of each epoch that is under way.
     n_of_epoch: HashMap<EpochIdx, u32>,
     /// Batches delivered of which the host did not make every row again.
     n_doubtful: u64,
     has_lied: bool,
+}
+
+impl Connection {
+    fn new(reads: Reads) -> Self {
+        Self { reads, n_seen: 0 }
+    }
 }
 
 impl Trust {
@@ -80,8 +100,8 @@ impl Trust {
         Self {
             secret,
             percent: percent.min(100),
-            reads: Reads::HostFiles,
-            n_seen: 0,
+            latest: 0,
+            connections: BTreeMap::from([(0, Connection::new(Reads::HostFiles))]),
             n_of_epoch: HashMap::new(),
             n_doubtful: 0,
             has_lied: false,
@@ -90,24 +110,34 @@ impl Trust {
 
     /// It is connected, perhaps again: another program may be behind its name.
     pub(crate) fn is_connected(&mut self, reads: Reads) {
-        (self.reads, self.n_seen) = (reads, 0);
+        self.latest += 1;
+        self.connections.insert(self.latest, Connection::new(reads));
+        if self.connections.len() > MOST_CONNECTIONS {
+            self.connections.pop_first();
+        }
     }
 
-    /// How much is to be made again of its next batch, which has so many samples.
+    /// The number of the latest connection.
+    pub(crate) fn connection(&self) -> u64 {
+        self.latest
+    }
+
+    /// How much is to be made again of the next batch, which has so many samples, of this connection.
     pub(crate) fn audit(
         &mut self,
-        epoch: EpochIdx,
-        batch: BatchIdx,
+        (epoch, batch): (EpochIdx, BatchIdx),
         n_samples: u32,
+        connection: u64,
     ) -> Audit {
-        let nth = self.n_seen;
-        self.n_seen += 1;
+        let forgotten = &mut Connection::new(Reads::ItsCopy);
+        let of = self.connections.get_mut(&connection).unwrap_or(forgotten);
+        let (nth, has_copy) = (of.n_seen, of.reads == Reads::ItsCopy);
+        of.n_seen += 1;
         // Epochs are delivered one after the other, and the next one may have begun.
         self.n_of_epoch.retain(|of, _| of.0.saturating_add(2) > epoch.0);
         let of_epoch = self.n_of_epoch.entry(epoch).or_insert(0);
         *of_epoch = of_epoch.saturating_add(1);
         let n_of_epoch = *of_epoch;
-        let has_copy = self.reads == Reads::ItsCopy;
         if self.percent == 100 || has_copy && nth == 0 {
             return Audit::Everything;
         }
@@ -186,7 +216,9 @@ mod tests {
 
     /// What is audited of `n` batches of a device in one epoch.
     fn audits(trust: &mut Trust, epoch: u32, n: u32, n_samples: u32) -> Vec<Audit> {
-        let audit = |batch| trust.audit(EpochIdx(epoch), BatchIdx(batch), n_samples);
+        let of = trust.connection();
+        let audit =
+            |batch| trust.audit((EpochIdx(epoch), BatchIdx(batch)), n_samples, of);
         (0..n).map(audit).collect()
     }
 
@@ -301,6 +333,20 @@ mod tests {
                 .sum();
             assert!(n_rows * 100 <= (n_batches * n_samples) as usize, "{n_rows}");
         }
+    }
+
+    #[test]
+    fn what_is_left_of_one_connection_uses_up_no_audit_of_the_next() {
+        let mut trust = connected(3, 0);
+        let first = trust.connection();
+        trust.is_connected(Reads::ItsCopy);
+        let second = trust.connection();
+        let mut audit = |batch, of| trust.audit((EpochIdx(0), BatchIdx(batch)), 64, of);
+        assert_eq!(audit(0, first), Audit::Everything);
+        (1..4).for_each(|batch| drop(audit(batch, first)));
+        assert_eq!(audit(4, second), Audit::Everything);
+        assert_ne!(audit(5, second), Audit::Nothing);
+        assert_eq!(audit(6, second), Audit::Nothing);
     }
 
     #[test]

@@ -107,11 +107,12 @@ impl Feed {
         made: Made,
         bench: &mut Bench,
     ) -> Result<Option<Batch>, RuntimeError> {
-        let Made { batch: index, prong, rows, slot, bad, damaged, lacking } = made;
+        let of = made.origin();
+        let Made { batch: index, prong, rows, slot, bad, damaged, lacking, .. } = made;
         let slot = slot.host().map_err(|_| RuntimeError::Thread { thread: "feed" })?;
         let form = self.form(prong);
         let said = Said { bad, damaged };
-        let Some(vouched) = self.vouch((index, prong), (form, slot), &rows, said)? else {
+        let Some(vouched) = self.vouch(of, (form, slot), &rows, said)? else {
             return Ok(None);
         };
         let Vouched { prong, mut slot, said: Said { bad, damaged } } = vouched;

@@ -253,10 +253,11 @@ impl Runtime {
         let body: Option<DeviceBody> = match (ways, its) {
             _ if is_expelled => None,
             ((_, Some(seat)), its) => {
-                if its.is_none() {
-                    seat.roster.is_cut_off(seat.place);
-                }
-                let seated = Seated { seat, entrance };
+                let hold = match its {
+                    Some(_) => seat.roster.hold(seat.place),
+                    None => seat.roster.is_cut_off(seat.place),
+                };
+                let seated = Seated { seat, hold, entrance };
                 Some(Box::new(move || seated.run(its)))
             }
             ((Some(reach), None), its) => {

@@ -33,7 +33,7 @@ use crate::threads::make_way::{make_way, stand_back};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::ThreadTimes;
 
-/// How long a device's thread may take to hand its transport back: it looks at the stop flag
+/// How long devices' threads may take to hand their transports back: each looks at the stop flag
 /// once in [`PATIENCE`], unless an answer keeps it.
 const RETURN_TIMEOUT: Duration = PATIENCE.saturating_mul(5);
 
@@ -208,8 +208,10 @@ impl Engine {
         // On a busy machine one may not get to its end for long; it holds nothing of an epoch.
         let by = Instant::now() + IDLE_LEAVE_AFTER;
         threads.transcoding.into_iter().for_each(|thread| drop(join_by(thread, by)));
+        // Each at once: a pool may have many members that say nothing.
+        let by = Instant::now() + RETURN_TIMEOUT;
         let devices = threads.devices.into_iter();
-        devices.map(|thread| thread.and_then(returned)).collect()
+        devices.map(|thread| returned(thread?, by)).collect()
     }
 }
 
@@ -233,10 +235,10 @@ impl Engine {
     }
 }
 
-/// What a device's thread has to give, after [`RETURN_TIMEOUT`] at most; then it is in the middle
-/// of an answer that does not come, and ends by itself at the transport's own deadline.
-fn returned(thread: DeviceThread) -> Option<Box<dyn Transport>> {
-    let joined = join_by(thread, Instant::now() + RETURN_TIMEOUT)?;
+/// What a device's thread has to give by then; one that has not ended is in the middle of an answer
+/// that does not come, and ends by itself at the transport's own deadline.
+fn returned(thread: DeviceThread, by: Instant) -> Option<Box<dyn Transport>> {
+    let joined = join_by(thread, by)?;
     joined.ok().flatten().and_then(Result::ok)
 }
 

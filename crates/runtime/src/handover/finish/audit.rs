@@ -14,6 +14,7 @@ use bothends_ops::Damage;
 use bothends_slots::{Damaged, HostSlot, Part};
 
 use crate::collect::collector::Command;
+use crate::collect::underway::Origin;
 use crate::devices::trust::{Audit, Consequence, Verdict};
 use crate::error::RuntimeError;
 use crate::handover::convert::MOST_RUNS;
@@ -91,11 +92,12 @@ impl Feed {
     /// [`RuntimeError::Unreadable`] where the machine fails to read.
     pub(super) fn vouch(
         &self,
-        (batch, prong): (BatchIdx, Prong),
+        of: Origin,
         (form, slot): (Form, HostSlot),
         samples: &[Option<SampleId>],
         mut said: Said,
     ) -> Result<Option<Vouched>, RuntimeError> {
+        let Origin { batch, prong, connection } = of;
         let Prong::Back(device) = prong else {
             return Ok(Some(Vouched { prong, slot, said }));
         };
@@ -105,7 +107,8 @@ impl Feed {
         let mut slot = slot;
         if !presence.is_expelled() {
             let n_rows = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-            let audit = presence.trust().audit(self.maker.epoch, batch, n_rows);
+            let which = (self.maker.epoch, batch);
+            let audit = presence.trust().audit(which, n_rows, connection);
             let audited = self.audit((form, slot), &audit, &rows, &said.bad)?;
             let Some(audited) = audited else { return Ok(None) };
             slot = audited.slot;
