@@ -53,8 +53,15 @@ pub struct ObjectRoot {
     side_index: Option<SideIndex>,
 }
 
-/// A record: its object, where it begins, its length.
-type RecordAt = (String, u64, u32);
+/// A record. Hosts that listed different versions of an object want different records of it, wherever
+/// these lie.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct RecordAt {
+    path: String,
+    offset: u64,
+    len: u32,
+    expected: storage::Identity,
+}
 
 /// Records that were requested and that nobody has used yet.
 #[derive(Debug, Default)]
@@ -68,13 +75,13 @@ struct Ahead {
 impl Ahead {
     fn take(&mut self, at: &RecordAt) -> Option<Pending<Bytes>> {
         let pending = self.pending.remove(at)?;
-        self.n_bytes -= u64::from(at.2);
+        self.n_bytes -= u64::from(at.len);
         Some(pending)
     }
 
     /// Adds a request; the oldest make room for it.
     fn add(&mut self, at: RecordAt, pending: Pending<Bytes>) {
-        self.n_bytes += u64::from(at.2);
+        self.n_bytes += u64::from(at.len);
         self.pending.insert(at.clone(), pending);
         self.order.push_back(at);
         while self.n_bytes > MOST_AHEAD_BYTES || self.order.len() > MOST_AHEAD {
@@ -152,13 +159,12 @@ impl ObjectStore {
         StoreError { path, source: failed(error) }
     }
 
-    fn ask(&self, at: &RecordAt, expected: storage::Identity) -> Pending<Bytes> {
-        let (path, offset, len) = at;
+    fn ask(&self, at: &RecordAt) -> Pending<Bytes> {
         self.fetcher.fetch(Fetch {
             tag: 0,
-            object: path.as_str().into(),
-            range: *offset..offset.saturating_add(u64::from(*len)),
-            expected: Some(expected),
+            object: at.path.as_str().into(),
+            range: at.offset..at.offset.saturating_add(u64::from(at.len)),
+            expected: Some(at.expected.clone()),
             timeout: ATTEMPT,
         })
     }
@@ -186,15 +192,11 @@ impl ObjectStore {
     }
 
     /// The record's bytes, with more attempts while it is the network that fails.
-    fn bytes(
-        &self,
-        at: &RecordAt,
-        expected: &storage::Identity,
-    ) -> Result<Bytes, StorageError> {
+    fn bytes(&self, at: &RecordAt) -> Result<Bytes, StorageError> {
         let deadline = Instant::now() + ATTEMPTS;
         let mut pause = FIRST_PAUSE;
         let asked = self.ahead().take(at);
-        let mut pending = asked.unwrap_or_else(|| self.ask(at, expected.clone()));
+        let mut pending = asked.unwrap_or_else(|| self.ask(at));
         loop {
             match pending.wait() {
                 Err(error)
@@ -204,7 +206,7 @@ impl ObjectStore {
                         error.retry_after().unwrap_or(pause).min(LONGEST_PAUSE),
                     );
                     pause = LONGEST_PAUSE.min(pause * 2);
-                    pending = self.ask(at, expected.clone());
+                    pending = self.ask(at);
                 }
                 ended => return ended,
             }
@@ -226,13 +228,13 @@ impl Store for ObjectStore {
             return Ok(of_store(&self.identify(path).map_err(wrong)?));
         }
         let expected = self.expected(wanted).map_err(wrong)?;
-        let read = self.bytes(&(path.to_owned(), offset, len), &expected);
-        let bytes = read.map_err(|error| {
+        let at = RecordAt { path: path.to_owned(), offset, len, expected };
+        let bytes = self.bytes(&at).map_err(|error| {
             self.known().remove(path);
             wrong(error)
         })?;
         dst.extend_from_slice(&bytes);
-        Ok(of_store(&expected))
+        Ok(of_store(&at.expected))
     }
 
     fn read_ahead(&self, wanted: Wanted<'_>) {
@@ -241,10 +243,10 @@ impl Store for ObjectStore {
             return;
         }
         let Ok(expected) = self.expected(wanted) else { return };
-        let at = (path.to_owned(), offset, len);
+        let at = RecordAt { path: path.to_owned(), offset, len, expected };
         let mut ahead = self.ahead();
         if !ahead.pending.contains_key(&at) {
-            let pending = self.ask(&at, expected);
+            let pending = self.ask(&at);
             ahead.add(at, pending);
         }
     }
@@ -373,6 +375,27 @@ mod tests {
         assert!(error.is_of_machine());
         let missing = store.read(wanted("b", 0, 1), &mut Vec::new()).unwrap_err();
         assert!(!missing.is_of_machine(), "{missing:?}");
+    }
+
+    /// One host's answer was given to the worker of another one, with that one's mark.
+    #[test]
+    fn hosts_that_listed_different_versions_do_not_share_a_request() {
+        let store = started(Double::new().with("a", "0123456789"));
+        let now = store.identify("a").unwrap();
+        let mark = |etag: Option<&str>| FileMark {
+            len: now.len,
+            modified_ns: None,
+            etag: etag.map(Into::into),
+        };
+        let (new, old) = (mark(now.etag.as_deref()), mark(Some("old")));
+        let of = |mark| Wanted { mark: Some(mark), ..wanted("a", 0, 3) };
+        store.read_ahead(of(&new));
+        let error = store.read(of(&old), &mut Vec::new()).unwrap_err();
+        assert_eq!(error.source.kind(), ErrorKind::StaleNetworkFileHandle);
+        store.read_ahead(of(&old));
+        let mut bytes = Vec::new();
+        store.read(of(&new), &mut bytes).unwrap();
+        assert_eq!(bytes, b"012");
     }
 
     #[test]
