@@ -1,8 +1,8 @@
 //! Objects of a remote store near this device, as the host reads them over a longer way.
 //!
 //! The scouts say which records come next, and each of these is requested at once: many are on their way
-//! while workers decode. What was asked for and not yet used is bounded by bytes and by number; what a host
-//! took back is dropped when others need its room. Credentials are those of this process's environment.
+//! while workers decode. What was asked for and not yet used is bounded by bytes and by number. Where that is
+//! full the newest waits, for the oldest is needed first; what nobody takes is dropped after a while. Credentials are those of this process's environment.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
@@ -32,6 +32,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// Most bytes, and most records, that are requested ahead of the workers, of all hosts.
 const MOST_AHEAD_BYTES: u64 = 64 << 20;
 const MOST_AHEAD: usize = 256;
+
+/// What was requested ahead and nobody has taken for so long, a host took back.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// Objects whose identity is remembered where hosts do not send it.
 const MOST_KNOWN: usize = 4096;
@@ -67,27 +70,36 @@ struct RecordAt {
 #[derive(Debug, Default)]
 struct Ahead {
     pending: HashMap<RecordAt, Pending<Bytes>>,
-    /// The oldest first; some are used already.
-    order: VecDeque<RecordAt>,
+    /// The oldest first, with when it was requested.
+    order: VecDeque<(RecordAt, Instant)>,
     n_bytes: u64,
 }
 
 impl Ahead {
     fn take(&mut self, at: &RecordAt) -> Option<Pending<Bytes>> {
         let pending = self.pending.remove(at)?;
+        self.order.retain(|(known, _)| known != at);
         self.n_bytes -= u64::from(at.len);
         Some(pending)
     }
 
-    /// Adds a request; the oldest make room for it.
-    fn add(&mut self, at: RecordAt, pending: Pending<Bytes>) {
-        self.n_bytes += u64::from(at.len);
-        self.pending.insert(at.clone(), pending);
-        self.order.push_back(at);
-        while self.n_bytes > MOST_AHEAD_BYTES || self.order.len() > MOST_AHEAD {
-            let Some(oldest) = self.order.pop_front() else { return };
+    /// Whether this record may be requested now, once those that nobody takes are dropped.
+    fn has_room(&mut self, at: &RecordAt, now: Instant) -> bool {
+        while let Some((oldest, since)) = self.order.front()
+            && now.saturating_duration_since(*since) > TAKEN_WITHIN
+        {
+            let oldest = oldest.clone();
             drop(self.take(&oldest));
         }
+        !self.pending.contains_key(at)
+            && self.pending.len() < MOST_AHEAD
+            && self.n_bytes + u64::from(at.len) <= MOST_AHEAD_BYTES
+    }
+
+    fn add(&mut self, at: RecordAt, pending: Pending<Bytes>, now: Instant) {
+        self.n_bytes += u64::from(at.len);
+        self.pending.insert(at.clone(), pending);
+        self.order.push_back((at, now));
     }
 }
 
@@ -244,10 +256,10 @@ impl Store for ObjectStore {
         }
         let Ok(expected) = self.expected(wanted) else { return };
         let at = RecordAt { path: path.to_owned(), offset, len, expected };
-        let mut ahead = self.ahead();
-        if !ahead.pending.contains_key(&at) {
+        let (mut ahead, now) = (self.ahead(), Instant::now());
+        if ahead.has_room(&at, now) {
             let pending = self.ask(&at);
-            ahead.add(at, pending);
+            ahead.add(at, pending, now);
         }
     }
 
@@ -349,17 +361,31 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_used_makes_room() {
+    fn what_is_needed_next_is_not_dropped_for_what_is_needed_later() {
         let double = Double::answering(|_| Answer::After(Duration::from_secs(3600)));
         double.put("a", vec![0; 4096]);
         let store = started(double);
-        let known = storage::Identity { len: 4096, modified: None, etag: None };
-        store.known().insert("a".to_owned(), known);
+        let expected = storage::Identity { len: 4096, modified: None, etag: None };
+        store.known().insert("a".to_owned(), expected.clone());
         for offset in 0..3 * MOST_AHEAD as u64 {
             store.read_ahead(wanted("a", offset, 1));
         }
-        let ahead = store.ahead();
-        assert!(ahead.pending.len() <= MOST_AHEAD && ahead.n_bytes <= MOST_AHEAD as u64);
+        let at = |offset| RecordAt {
+            path: "a".to_owned(),
+            offset,
+            len: 1,
+            expected: expected.clone(),
+        };
+        let (mut ahead, most) = (store.ahead(), MOST_AHEAD as u64);
+        assert_eq!((ahead.pending.len(), ahead.n_bytes), (MOST_AHEAD, most));
+        assert!(ahead.pending.contains_key(&at(0)), "the first is needed first");
+        let since = ahead.order[0].1;
+        assert!(!ahead.has_room(&at(most), since));
+        // What was used makes room, and so does what nobody takes.
+        ahead.take(&at(5)).unwrap();
+        assert!(ahead.has_room(&at(most), since));
+        assert!(ahead.has_room(&at(most), since + Duration::from_secs(3600)));
+        assert_eq!((ahead.pending.len(), ahead.order.len(), ahead.n_bytes), (0, 0, 0));
     }
 
     #[test]
