@@ -360,3 +360,19 @@ fn an_upload_into_the_table_of_the_plugin_makes_uuids_of_names() {
     assert!(server.rows().iter().all(|(key, ..)| key.len() == 16));
     assert_eq!(NAMED.len(), 4);
 }
+
+/// A data set whose classes are numbered anew has the same images.
+#[test]
+fn a_sample_that_is_uploaded_with_another_label_gets_it() {
+    let server = Server::start(Settings::default()).unwrap();
+    let to = location(&server.url()).open_to_write().unwrap();
+    let upload = |label| {
+        let uploader = Uploader::start(Arc::clone(&to), Missing::Written).unwrap();
+        let (object, bytes) = ("a".to_owned(), "0123".into());
+        assert!(uploader.add(Upload { object, bytes, label: Some(label) }));
+        uploader.finish().unwrap()
+    };
+    let counts: Vec<_> = [3, 3, 4, 4].map(upload).iter().map(|it| it.written).collect();
+    assert_eq!(counts, [1, 0, 1, 0]);
+    assert_eq!(server.rows(), [(b"a".to_vec(), b"0123".to_vec(), Some(4))]);
+}
