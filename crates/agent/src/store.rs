@@ -21,7 +21,7 @@ use bothends_core::sample::FileIdx;
 use bothends_csd::{Beneath, Links, is_of_machine, keeps_its_number, will_need};
 use bothends_dataset::FileMark;
 use bothends_side_index::{Beside, Cache, Place, SideIndex};
-use bothends_storage::StorageError;
+use bothends_storage::{Location, Options, StorageError, is_url};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use self::remote::{ObjectRoot, ObjectStore};
@@ -194,10 +194,19 @@ impl FromStr for DataRoot {
             !name.is_empty() && !name.contains('/') && !path.is_empty()
         });
         Ok(match named {
-            Some((name, path)) => Self { name: Some(name.to_owned()), path: path.into() },
-            None => Self { name: None, path: text.into() },
+            Some((name, path)) => {
+                Self { name: Some(name.to_owned()), path: path_of(path) }
+            }
+            None => Self { name: None, path: path_of(text) },
         })
     }
+}
+
+/// `file:///data` is the folder `/data`, and its links are those of a folder.
+fn path_of(text: &str) -> PathBuf {
+    let at = is_url(text).then(|| Location::parse(text, &Options::default()));
+    let local = at.as_ref().and_then(|at| at.as_ref().ok()?.local());
+    local.map_or_else(|| text.into(), Path::to_owned)
 }
 
 /// A data root in use.
@@ -464,6 +473,10 @@ mod tests {
             assert!(error.source.to_string().contains("NAME=DIR"), "{}", error.source);
         }
         assert_eq!(given("./x=y".to_owned()).name, None);
+        // Else links would be followed out of it.
+        assert_eq!(given("file:///data".to_owned()), given("/data".to_owned()));
+        assert_eq!(given("a=file:///data".to_owned()), given("a=/data".to_owned()));
+        assert_eq!(given("s3://b/x".to_owned()).path, Path::new("s3://b/x"));
     }
 
     #[test]

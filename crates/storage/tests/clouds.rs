@@ -295,6 +295,23 @@ fn an_upload_to_azure_is_signed_and_arrives() {
 }
 
 #[test]
+fn a_list_is_written_last_also_where_an_older_one_is_as_long() {
+    let double = Double::start(Language::Azure);
+    let endpoint = Some(format!("http://{}", double.at));
+    let mut options = Options { endpoint, ..Options::default() };
+    let key = ("AZURE_STORAGE_ACCOUNT_KEY".to_owned(), "czNjcmV0".to_owned());
+    options.variables.extend([key]);
+    let to = Location::parse("az://box@account/deep", &options).unwrap();
+    for (list, written) in [("cat 0", 1), ("cat 1", 1), ("cat 1", 0)] {
+        let to = to.open_to_write().unwrap();
+        let uploader = Uploader::start(to, Missing::Written).unwrap();
+        let list = Upload { object: "list".to_owned(), bytes: list.into(), label: None };
+        assert_eq!(uploader.finish_with(list).unwrap().written, written);
+    }
+    assert_eq!(double.held.lock().unwrap()["deep/list"].0, b"cat 1");
+}
+
+#[test]
 fn what_they_refuse_is_one_line_with_the_remedy() {
     for (language, status, code, words) in [
         (Language::Google, 403, "AccessDenied", "give these credentials the right"),

@@ -264,6 +264,30 @@ fn a_peer_that_cannot_be_reached_leaves_its_keys_to_another() {
     assert_eq!(fetch(&objects, "a").unwrap(), "01");
 }
 
+/// Attempts that are given up before the connection is must not begin with the same node again and again.
+#[test]
+fn a_contact_that_says_nothing_leaves_its_keys_to_another() {
+    let silent = std::net::Ipv4Addr::new(127, 0, 0, 4);
+    let peers = vec![(silent.octets(), vec![i64::MAX])];
+    let server = Settings { peers, token: i64::MIN + 1, ..Settings::default() };
+    let server = Server::start(server).unwrap();
+    let Ok(_listener) = std::net::TcpListener::bind((silent, server.at.port())) else {
+        // Somebody else has the port.
+        return;
+    };
+    server.put(b"a", b"0123", None);
+    let objects =
+        open(&format!("cql://{silent}:{0},{1}/set/images", server.at.port(), server.at));
+    let mut fetcher = Fetcher::start(objects).unwrap();
+    let mut attempts = (0..10).map(|tag| {
+        let timeout = Duration::from_secs(4);
+        let (object, range) = ("a".into(), 0..2);
+        fetcher.submit(Fetch { tag, object, range, expected: None, timeout });
+        fetcher.poll(PATIENCE).unwrap().result
+    });
+    assert!(attempts.any(|read| read.is_ok_and(|bytes| bytes == "01")));
+}
+
 #[test]
 fn a_connection_is_encrypted_and_trusts_a_given_authority_alone() {
     let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -359,4 +383,20 @@ fn an_upload_into_the_table_of_the_plugin_makes_uuids_of_names() {
     assert_eq!(upload(&to, Missing::Written).unwrap().found, 100);
     assert!(server.rows().iter().all(|(key, ..)| key.len() == 16));
     assert_eq!(NAMED.len(), 4);
+}
+
+/// A data set whose classes are numbered anew has the same images.
+#[test]
+fn a_sample_that_is_uploaded_with_another_label_gets_it() {
+    let server = Server::start(Settings::default()).unwrap();
+    let to = location(&server.url()).open_to_write().unwrap();
+    let upload = |label| {
+        let uploader = Uploader::start(Arc::clone(&to), Missing::Written).unwrap();
+        let (object, bytes) = ("a".to_owned(), "0123".into());
+        assert!(uploader.add(Upload { object, bytes, label: Some(label) }));
+        uploader.finish().unwrap()
+    };
+    let counts: Vec<_> = [3, 3, 4, 4].map(upload).iter().map(|it| it.written).collect();
+    assert_eq!(counts, [1, 0, 1, 0]);
+    assert_eq!(server.rows(), [(b"a".to_vec(), b"0123".to_vec(), Some(4))]);
 }

@@ -1,8 +1,8 @@
 //! Objects of a remote store near this device, as the host reads them over a longer way.
 //!
 //! The scouts say which records come next, and each of these is requested at once: many are on their way
-//! while workers decode. What was asked for and not yet used is bounded by bytes and by number; what a host
-//! took back is dropped when others need its room. Credentials are those of this process's environment.
+//! while workers decode. What was asked for and not yet used is bounded by bytes and by number. Where that is
+//! full the newest waits, for the oldest is needed first; what nobody takes is dropped after a while. Credentials are those of this process's environment.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
@@ -33,6 +33,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const MOST_AHEAD_BYTES: u64 = 64 << 20;
 const MOST_AHEAD: usize = 256;
 
+/// What was requested ahead and nobody has taken for so long, a host took back.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+
 /// Objects whose identity is remembered where hosts do not send it.
 const MOST_KNOWN: usize = 4096;
 
@@ -53,34 +56,50 @@ pub struct ObjectRoot {
     side_index: Option<SideIndex>,
 }
 
-/// A record: its object, where it begins, its length.
-type RecordAt = (String, u64, u32);
+/// A record. Hosts that listed different versions of an object want different records of it, wherever
+/// these lie.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct RecordAt {
+    path: String,
+    offset: u64,
+    len: u32,
+    expected: storage::Identity,
+}
 
 /// Records that were requested and that nobody has used yet.
 #[derive(Debug, Default)]
 struct Ahead {
     pending: HashMap<RecordAt, Pending<Bytes>>,
-    /// The oldest first; some are used already.
-    order: VecDeque<RecordAt>,
+    /// The oldest first, with when it was requested.
+    order: VecDeque<(RecordAt, Instant)>,
     n_bytes: u64,
 }
 
 impl Ahead {
     fn take(&mut self, at: &RecordAt) -> Option<Pending<Bytes>> {
         let pending = self.pending.remove(at)?;
-        self.n_bytes -= u64::from(at.2);
+        self.order.retain(|(known, _)| known != at);
+        self.n_bytes -= u64::from(at.len);
         Some(pending)
     }
 
-    /// Adds a request; the oldest make room for it.
-    fn add(&mut self, at: RecordAt, pending: Pending<Bytes>) {
-        self.n_bytes += u64::from(at.2);
-        self.pending.insert(at.clone(), pending);
-        self.order.push_back(at);
-        while self.n_bytes > MOST_AHEAD_BYTES || self.order.len() > MOST_AHEAD {
-            let Some(oldest) = self.order.pop_front() else { return };
+    /// Whether this record may be requested now, once those that nobody takes are dropped.
+    fn has_room(&mut self, at: &RecordAt, now: Instant) -> bool {
+        while let Some((oldest, since)) = self.order.front()
+            && now.saturating_duration_since(*since) > TAKEN_WITHIN
+        {
+            let oldest = oldest.clone();
             drop(self.take(&oldest));
         }
+        !self.pending.contains_key(at)
+            && self.pending.len() < MOST_AHEAD
+            && self.n_bytes + u64::from(at.len) <= MOST_AHEAD_BYTES
+    }
+
+    fn add(&mut self, at: RecordAt, pending: Pending<Bytes>, now: Instant) {
+        self.n_bytes += u64::from(at.len);
+        self.pending.insert(at.clone(), pending);
+        self.order.push_back((at, now));
     }
 }
 
@@ -152,13 +171,12 @@ impl ObjectStore {
         StoreError { path, source: failed(error) }
     }
 
-    fn ask(&self, at: &RecordAt, expected: storage::Identity) -> Pending<Bytes> {
-        let (path, offset, len) = at;
+    fn ask(&self, at: &RecordAt) -> Pending<Bytes> {
         self.fetcher.fetch(Fetch {
             tag: 0,
-            object: path.as_str().into(),
-            range: *offset..offset.saturating_add(u64::from(*len)),
-            expected: Some(expected),
+            object: at.path.as_str().into(),
+            range: at.offset..at.offset.saturating_add(u64::from(at.len)),
+            expected: Some(at.expected.clone()),
             timeout: ATTEMPT,
         })
     }
@@ -186,15 +204,11 @@ impl ObjectStore {
     }
 
     /// The record's bytes, with more attempts while it is the network that fails.
-    fn bytes(
-        &self,
-        at: &RecordAt,
-        expected: &storage::Identity,
-    ) -> Result<Bytes, StorageError> {
+    fn bytes(&self, at: &RecordAt) -> Result<Bytes, StorageError> {
         let deadline = Instant::now() + ATTEMPTS;
         let mut pause = FIRST_PAUSE;
         let asked = self.ahead().take(at);
-        let mut pending = asked.unwrap_or_else(|| self.ask(at, expected.clone()));
+        let mut pending = asked.unwrap_or_else(|| self.ask(at));
         loop {
             match pending.wait() {
                 Err(error)
@@ -204,7 +218,7 @@ impl ObjectStore {
                         error.retry_after().unwrap_or(pause).min(LONGEST_PAUSE),
                     );
                     pause = LONGEST_PAUSE.min(pause * 2);
-                    pending = self.ask(at, expected.clone());
+                    pending = self.ask(at);
                 }
                 ended => return ended,
             }
@@ -230,13 +244,13 @@ impl Store for ObjectStore {
             return Ok(of_store(&self.identify(path).map_err(wrong)?));
         }
         let expected = self.expected(wanted).map_err(wrong)?;
-        let read = self.bytes(&(path.to_owned(), offset, len), &expected);
-        let bytes = read.map_err(|error| {
+        let at = RecordAt { path: path.to_owned(), offset, len, expected };
+        let bytes = self.bytes(&at).map_err(|error| {
             self.known().remove(path);
             wrong(error)
         })?;
         dst.extend_from_slice(&bytes);
-        Ok(of_store(&expected))
+        Ok(of_store(&at.expected))
     }
 
     fn read_ahead(&self, wanted: Wanted<'_>) {
@@ -245,11 +259,11 @@ impl Store for ObjectStore {
             return;
         }
         let Ok(expected) = self.expected(wanted) else { return };
-        let at = (path.to_owned(), offset, len);
-        let mut ahead = self.ahead();
-        if !ahead.pending.contains_key(&at) {
-            let pending = self.ask(&at, expected);
-            ahead.add(at, pending);
+        let at = RecordAt { path: path.to_owned(), offset, len, expected };
+        let (mut ahead, now) = (self.ahead(), Instant::now());
+        if ahead.has_room(&at, now) {
+            let pending = self.ask(&at);
+            ahead.add(at, pending, now);
         }
     }
 
@@ -351,17 +365,31 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_used_makes_room() {
+    fn what_is_needed_next_is_not_dropped_for_what_is_needed_later() {
         let double = Double::answering(|_| Answer::After(Duration::from_secs(3600)));
         double.put("a", vec![0; 4096]);
         let store = started(double);
-        let known = storage::Identity { len: 4096, modified: None, etag: None };
-        store.known().insert("a".to_owned(), known);
+        let expected = storage::Identity { len: 4096, modified: None, etag: None };
+        store.known().insert("a".to_owned(), expected.clone());
         for offset in 0..3 * MOST_AHEAD as u64 {
             store.read_ahead(wanted("a", offset, 1));
         }
-        let ahead = store.ahead();
-        assert!(ahead.pending.len() <= MOST_AHEAD && ahead.n_bytes <= MOST_AHEAD as u64);
+        let at = |offset| RecordAt {
+            path: "a".to_owned(),
+            offset,
+            len: 1,
+            expected: expected.clone(),
+        };
+        let (mut ahead, most) = (store.ahead(), MOST_AHEAD as u64);
+        assert_eq!((ahead.pending.len(), ahead.n_bytes), (MOST_AHEAD, most));
+        assert!(ahead.pending.contains_key(&at(0)), "the first is needed first");
+        let since = ahead.order[0].1;
+        assert!(!ahead.has_room(&at(most), since));
+        // What was used makes room, and so does what nobody takes.
+        ahead.take(&at(5)).unwrap();
+        assert!(ahead.has_room(&at(most), since));
+        assert!(ahead.has_room(&at(most), since + Duration::from_secs(3600)));
+        assert_eq!((ahead.pending.len(), ahead.order.len(), ahead.n_bytes), (0, 0, 0));
     }
 
     #[test]
@@ -377,6 +405,27 @@ mod tests {
         assert!(error.is_of_machine());
         let missing = store.read(wanted("b", 0, 1), &mut Vec::new()).unwrap_err();
         assert!(!missing.is_of_machine(), "{missing:?}");
+    }
+
+    /// One host's answer was given to the worker of another one, with that one's mark.
+    #[test]
+    fn hosts_that_listed_different_versions_do_not_share_a_request() {
+        let store = started(Double::new().with("a", "0123456789"));
+        let now = store.identify("a").unwrap();
+        let mark = |etag: Option<&str>| FileMark {
+            len: now.len,
+            modified_ns: None,
+            etag: etag.map(Into::into),
+        };
+        let (new, old) = (mark(now.etag.as_deref()), mark(Some("old")));
+        let of = |mark| Wanted { mark: Some(mark), ..wanted("a", 0, 3) };
+        store.read_ahead(of(&new));
+        let error = store.read(of(&old), &mut Vec::new()).unwrap_err();
+        assert_eq!(error.source.kind(), ErrorKind::StaleNetworkFileHandle);
+        store.read_ahead(of(&old));
+        let mut bytes = Vec::new();
+        store.read(of(&new), &mut bytes).unwrap();
+        assert_eq!(bytes, b"012");
     }
 
     #[test]

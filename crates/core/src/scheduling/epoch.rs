@@ -502,9 +502,8 @@ impl EpochState {
     pub fn use_device(&mut self, device: DeviceIdx, to: DeviceUse, now: Ns) {
         let health = self.books.device(device).map(|back| back.health);
         let becomes = match (to, health) {
-            (DeviceUse::Rests, Some(Health::Well | Health::Silent)) if self.may_rest => {
-                Health::Resting
-            }
+            // One that is silent must answer first: resting would make it well again without.
+            (DeviceUse::Rests, Some(Health::Well)) if self.may_rest => Health::Resting,
             (DeviceUse::Claims, Some(Health::Resting)) => Health::Well,
             (DeviceUse::Rests | DeviceUse::Claims, _) => return,
         };

@@ -2,7 +2,7 @@
 //!
 //! An object has the name of the file that is the sample, or of the file that the sample lies in and its place there.
 //! Where the store keeps no labels, a list of all samples is written last. An upload that was interrupted is begun
-//! again: what is there with the same length is left out.
+//! again: what is there with the same length and label is left out.
 
 use std::sync::Arc;
 
@@ -64,12 +64,11 @@ pub fn upload(
         progress.stored_bytes = written_bytes;
         observer(progress);
     }
-    if !to.keeps_labels() {
-        let upload = Upload { object: LIST.to_owned(), bytes: list.into(), label: None };
-        // Whether it failed, the end tells.
-        let _ = uploader.add(upload);
+    if to.keeps_labels() {
+        return Ok(uploader.finish()?);
     }
-    Ok(uploader.finish()?)
+    let list = Upload { object: LIST.to_owned(), bytes: list.into(), label: None };
+    Ok(uploader.finish_with(list)?)
 }
 
 /// A line of the list.

@@ -1,7 +1,7 @@
 //! Writing objects: the narrow counterpart of `Objects`, and its face for threads.
 //!
 //! Nothing here is needed for reading. An upload that is begun again leaves out what is there with the same
-//! length; it removes nothing.
+//! length and the same label; it removes nothing.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,6 +48,24 @@ pub trait Put: Objects {
         false
     }
 
+    /// Whether the object is there with this length, and with this label where labels are kept.
+    fn holds<'a>(
+        &'a self,
+        object: &'a str,
+        len: u64,
+        _label: Option<u32>,
+    ) -> BoxFuture<'a, Result<bool, StorageError>> {
+        let found = self.identify(object);
+        async move {
+            match found.await {
+                Ok(identity) => Ok(identity.len == len),
+                Err(StorageError::NotFound { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
+        }
+        .boxed()
+    }
+
     /// Adds or replaces an object.
     fn put<'a>(
         &'a self,
@@ -84,14 +102,21 @@ pub struct Uploaded {
     pub written: u64,
     /// Their bytes.
     pub written_bytes: u64,
-    /// Objects that were there with the same length.
+    /// Objects that were there with the same length and label.
     pub found: u64,
+}
+
+#[derive(Debug)]
+enum Order {
+    Add(Upload),
+    /// When all others are there.
+    Last(Upload),
 }
 
 /// Writes objects on a thread of its own, many at the same time and in bounded memory.
 #[derive(Debug)]
 pub struct Uploader {
-    uploads: mpsc::Sender<Upload>,
+    orders: mpsc::Sender<Order>,
     done: Arc<Mutex<Uploaded>>,
     thread: JoinHandle<Result<(), StorageError>>,
 }
@@ -104,7 +129,7 @@ impl Uploader {
     pub fn start(to: Arc<dyn Put>, missing: Missing) -> io::Result<Self> {
         let runtime = fetcher::runtime()?;
         // One is taken from the channel when there is room for it.
-        let (uploads, received) = mpsc::channel(1);
+        let (orders, received) = mpsc::channel(1);
         let done = Arc::default();
         let counts = Arc::clone(&done);
         let work = move || {
@@ -113,14 +138,14 @@ impl Uploader {
             ended
         };
         let thread = Builder::new().name("bothends-upload".to_owned()).spawn(work)?;
-        Ok(Self { uploads, done, thread })
+        Ok(Self { orders, done, thread })
     }
 
     /// Adds an object; waits while too many are on their way. False where an earlier one has failed:
     /// [`Self::finish`] says why.
     #[must_use]
     pub fn add(&self, upload: Upload) -> bool {
-        self.uploads.blocking_send(upload).is_ok()
+        self.orders.blocking_send(Order::Add(upload)).is_ok()
     }
 
     /// What has been done so far.
@@ -129,13 +154,24 @@ impl Uploader {
         *self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits for all that is on its way, and then writes `last`, which describes it: unless the same bytes are
+    /// there, for equal lengths say nothing of a list.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn finish_with(self, last: Upload) -> Result<Uploaded, StorageError> {
+        // Where it cannot be sent, the end tells why.
+        let _ = self.orders.blocking_send(Order::Last(last));
+        self.finish()
+    }
+
     /// Waits for all that is on its way.
     ///
     /// # Errors
     /// The first failure; then nothing more was written.
     pub fn finish(self) -> Result<Uploaded, StorageError> {
-        let Self { uploads, done, thread } = self;
-        drop(uploads);
+        let Self { orders, done, thread } = self;
+        drop(orders);
         match thread.join() {
             Ok(ended) => ended?,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -147,65 +183,102 @@ impl Uploader {
 async fn serve(
     to: &dyn Put,
     missing: Missing,
-    mut uploads: mpsc::Receiver<Upload>,
+    mut orders: mpsc::Receiver<Order>,
     done: &Mutex<Uploaded>,
 ) -> Result<(), StorageError> {
     if missing == Missing::Written {
         patiently(0, &to.shown(""), || to.prepare()).await?;
     }
     let mut running = FuturesUnordered::new();
-    let (mut bytes, mut is_over) = (0, false);
+    let (mut bytes, mut is_over, mut last) = (0, false, None);
     loop {
         // One that alone is more than all may be is written alone.
         let has_room = running.len() < MOST_OBJECTS && (bytes == 0 || bytes < MOST_BYTES);
-        let ended = tokio::select! {
+        tokio::select! {
             biased;
-            Some(ended) = running.next(), if !running.is_empty() => Some(ended),
-            upload = uploads.recv(), if has_room && !is_over => {
-                match upload {
-                    Some(upload) => {
-                        bytes += upload.bytes.len();
-                        running.push(one(to, missing, upload));
-                    }
-                    None => is_over = true,
-                }
-                None
+            Some(ended) = running.next(), if !running.is_empty() => {
+                let ended: Ended = ended?;
+                bytes -= ended.len;
+                count(done, ended);
             }
-            else => return Ok(()),
-        };
-        if let Some(ended) = ended {
-            let (len, was_there) = ended?;
-            bytes -= len;
-            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-            match was_there {
-                true => done.found += 1,
-                false => {
-                    done.written += 1;
-                    done.written_bytes += len as u64;
+            order = orders.recv(), if has_room && !is_over => match order {
+                Some(Order::Add(upload)) => {
+                    bytes += upload.bytes.len();
+                    running.push(one(to, missing, upload));
                 }
-            }
+                Some(Order::Last(upload)) => (is_over, last) = (true, Some(upload)),
+                None => is_over = true,
+            },
+            else => break,
+        }
+    }
+    if let Some(Upload { object, bytes, .. }) = last {
+        let was_there = holds_bytes(to, &object, &bytes).await?;
+        let len = bytes.len();
+        if !was_there && missing == Missing::Written {
+            write(to, &object, bytes, None).await?;
+        }
+        count(done, Ended { len, was_there });
+    }
+    Ok(())
+}
+
+/// An object that is done.
+struct Ended {
+    len: usize,
+    was_there: bool,
+}
+
+fn count(done: &Mutex<Uploaded>, Ended { len, was_there }: Ended) {
+    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+    match was_there {
+        true => done.found += 1,
+        false => {
+            done.written += 1;
+            done.written_bytes += len as u64;
         }
     }
 }
 
-/// Writes an object that is not there. Its length, and whether it was there.
+/// Writes an object that is not there.
 async fn one(
     to: &dyn Put,
     missing: Missing,
     Upload { object, bytes, label }: Upload,
-) -> Result<(usize, bool), StorageError> {
+) -> Result<Ended, StorageError> {
     let len = bytes.len();
     let object = to.named(&object).await?;
-    match to.identify(&object).await {
-        Ok(identity) if identity.len == len as u64 => return Ok((len, true)),
-        Ok(_) | Err(StorageError::NotFound { .. }) => {}
-        Err(error) => return Err(error),
+    let was_there = to.holds(&object, len as u64, label).await?;
+    if !was_there && missing == Missing::Written {
+        write(to, &object, bytes, label).await?;
     }
-    if missing == Missing::Written {
-        let place = to.shown(&object);
-        patiently(len, &place, || to.put(&object, bytes.clone(), label)).await?;
+    Ok(Ended { len, was_there })
+}
+
+async fn write(
+    to: &dyn Put,
+    object: &str,
+    bytes: Bytes,
+    label: Option<u32>,
+) -> Result<(), StorageError> {
+    let place = to.shown(object);
+    patiently(bytes.len(), &place, || to.put(object, bytes.clone(), label)).await
+}
+
+/// Whether an object is these bytes. One that cannot be read as a whole is another one.
+async fn holds_bytes(
+    to: &dyn Put,
+    object: &str,
+    bytes: &Bytes,
+) -> Result<bool, StorageError> {
+    let len = bytes.len() as u64;
+    if !to.holds(object, len, None).await? {
+        return Ok(false);
     }
-    Ok((len, false))
+    let all = [0..len];
+    let mut arrivals = to.get_ranges(object, &all, None);
+    let read = tokio::time::timeout(retry::WITHIN, arrivals.next());
+    Ok(matches!(read.await, Ok(Some((_, Ok(found)))) if found == bytes))
 }
 
 /// Tries again as long as that may help. Each attempt has time for `len` bytes.

@@ -219,7 +219,26 @@ impl Cql {
         }
     }
 
-    /// A page of the listing, and where the next one begins.
+    /// Whether a row is there with this length and this label.
+    async fn has(
+        &self,
+        object: &str,
+        len: u64,
+        label: Option<u32>,
+    ) -> Result<bool, StorageError> {
+        if self.identity(object).await?.len != len {
+            return Ok(false);
+        }
+        let Some(label) = label else { return Ok(true) };
+        if !self.layout(&self.url).await?.has_label() {
+            return Ok(true);
+        }
+        let (_, row) = self.row(object, Layout::labelled).await?;
+        Ok(number(row[1].as_ref()) == Some(label.into()))
+    }
+
+    /// A page of the listing, and where the next one begins. One that takes too long is asked for again with
+    /// fewer rows.
     async fn page(
         &self,
         prefix: &str,
@@ -485,6 +504,22 @@ impl Put for Cql {
 
     fn keeps_labels(&self) -> bool {
         true
+    }
+
+    fn holds<'a>(
+        &'a self,
+        object: &'a str,
+        len: u64,
+        label: Option<u32>,
+    ) -> BoxFuture<'a, Result<bool, StorageError>> {
+        let found = async move {
+            let place = self.shown(object);
+            match retried(&place, || self.has(object, len, label)).await {
+                Err(StorageError::NotFound { .. }) => Ok(false),
+                found => found,
+            }
+        };
+        found.boxed()
     }
 
     fn put<'a>(

@@ -175,6 +175,10 @@ fn a_silent_device_gets_nothing_more_until_it_answers() {
     epoch.finish(first, 4 * MILLI, at(4));
     let second = epoch.next_back(D0, at(4)).unwrap();
     assert!(epoch.next_back(D0, at(40)).is_none());
+    // A link that is full for a moment is no answer.
+    epoch.use_device(D0, DeviceUse::Rests, at(40));
+    epoch.use_device(D0, DeviceUse::Claims, at(40));
+    assert!(epoch.next_back(D0, at(40)).is_none());
     assert_eq!(epoch.finish(second, 36 * MILLI, at(40)), Finish::Committed);
     assert!(epoch.next_back(D0, at(40)).is_some());
     assert_eq!(epoch.counts().back[0].late, 1);

@@ -1,7 +1,8 @@
 //! The nodes of a cluster: which there are, and a connection to the one that has a key.
 //!
 //! The nodes that the URL names are asked for the others of their data centre. A node that cannot be reached is left
-//! alone for a while, and its requests go to another one: any node answers for all.
+//! alone for a while, and its requests go to another one: any node answers for all. Connections are made by tasks of
+//! their own, so that what becomes of one is known also where nobody waits for it any more.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,13 +14,16 @@ use bytes::Bytes;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::{Mutex, OnceCell};
 
-use super::connection::{Access, Connection, Trouble};
+use super::connection::{Access, CONNECT_WITHIN, Connection, Trouble};
 use super::frame::{Answer, Consistency, Rows, Run, set_of_texts};
 use super::token::{Ring, token};
 use crate::retry::Pauses;
 
 /// Connections of all nodes together, at least: over a long link one connection does not fill it.
 const N_CONNECTIONS: usize = 8;
+/// How long a request waits for a connection before it asks another node. All nodes that are tried have to fit into
+/// the time of an attempt, which may be 4 s.
+const PATIENCE: Duration = Duration::from_millis(1200);
 /// A node that could not be reached is not tried again for so long, if there is another one.
 const LEFT_ALONE: Duration = Duration::from_secs(10);
 /// Nodes that are tried for one request.
@@ -34,6 +38,7 @@ pub(super) struct Cluster {
     known: OnceCell<Known>,
     /// Connections are driven by the runtime that opened them.
     slots: StdMutex<HashMap<Id, Arc<Slots>>>,
+    failed: Arc<Failed>,
     next: AtomicUsize,
 }
 
@@ -45,12 +50,28 @@ struct Known {
 }
 
 /// By node and number.
-type Slots = StdMutex<HashMap<(usize, usize), Arc<Mutex<Slot>>>>;
+type Slots = StdMutex<HashMap<(usize, usize), Slot>>;
 
+/// Whoever makes the connection has it locked.
+type Slot = Arc<Mutex<Option<Arc<Connection>>>>;
+
+/// When which node could not be reached.
 #[derive(Default)]
-struct Slot {
-    connection: Option<Arc<Connection>>,
-    failed: Option<(Instant, Trouble)>,
+struct Failed(StdMutex<HashMap<usize, Instant>>);
+
+impl Failed {
+    fn set(&self, node: usize, when: Option<Instant>) {
+        let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match when {
+            Some(when) => failed.insert(node, when),
+            None => failed.remove(&node),
+        };
+    }
+
+    fn is_left_alone(&self, node: usize) -> bool {
+        let failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.get(&node).is_some_and(|at| at.elapsed() < LEFT_ALONE)
+    }
 }
 
 /// What went wrong, and at which node.
@@ -59,7 +80,8 @@ pub(super) type Failure = (Trouble, String);
 impl Cluster {
     pub(super) fn new(contacts: Vec<(String, u16)>, access: Access) -> Self {
         let (known, slots) = (OnceCell::new(), StdMutex::default());
-        Self { contacts, access, known, slots, next: AtomicUsize::new(0) }
+        let (failed, next) = (Arc::default(), AtomicUsize::new(0));
+        Self { contacts, access, known, slots, failed, next }
     }
 
     /// Runs a statement that is used often, on the node that has the key, if one is given.
@@ -125,12 +147,22 @@ impl Cluster {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         let n = known.nodes.len();
         let first = token.and_then(|token| known.ring.node(token)).unwrap_or(turn % n);
-        let others = (0..n).filter(|node| *node != first);
+        // Those of a node that is gone are spread over all others.
+        let others = (1..n).map(|step| (first + 1 + (turn + step) % (n - 1)) % n);
+        let all = std::iter::once(first).chain(others);
+        let mut tried: Vec<_> = all
+            .filter(|node| !self.failed.is_left_alone(*node))
+            .take(MOST_TRIED)
+            .collect();
+        if tried.is_empty() {
+            tried.push(first);
+        }
         let per_node = N_CONNECTIONS.div_ceil(n);
+        let patience = if tried.len() > 1 { PATIENCE } else { CONNECT_WITHIN };
         let mut failure = None;
-        for node in std::iter::once(first).chain(others).take(MOST_TRIED) {
+        for node in tried {
             let address = &known.nodes[node];
-            match self.one(address, (node, turn / n % per_node)).await {
+            match self.one(address, (node, turn / n % per_node), patience).await {
                 Ok(connection) => return Ok((connection, shown(address))),
                 // The first one is that which should have answered.
                 Err(trouble) => {
@@ -142,10 +174,12 @@ impl Cluster {
             .unwrap_or((Trouble::Broken("no node is known".into()), String::new())))
     }
 
+    /// The connection of this node and number; made now where there is none.
     async fn one(
         &self,
-        (host, port): &(String, u16),
+        address: &(String, u16),
         number: (usize, usize),
+        patience: Duration,
     ) -> Result<Arc<Connection>, Trouble> {
         let slots = {
             let mut all = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,39 +189,46 @@ impl Cluster {
             let mut slots = slots.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(slots.entry(number).or_default())
         };
-        let mut slot = slot.lock().await;
-        if let Some(open) = slot.connection.as_ref().filter(|open| open.is_open()) {
+        let had = tokio::time::timeout(patience, self.in_slot(slot, address, number.0));
+        had.await.unwrap_or_else(|_| {
+            self.failed.set(number.0, Some(Instant::now()));
+            let why = format!("no answer within {} ms", patience.as_millis());
+            Err(Trouble::Unreachable(why))
+        })
+    }
+
+    async fn in_slot(
+        &self,
+        slot: Slot,
+        address: &(String, u16),
+        node: usize,
+    ) -> Result<Arc<Connection>, Trouble> {
+        let mut slot = slot.lock_owned().await;
+        if let Some(open) = slot.as_ref().filter(|open| open.is_open()) {
             return Ok(Arc::clone(open));
         }
-        slot.connection = None;
-        // A node of the URL may be the only one, so it is always tried.
-        let is_contact = number.0 < self.contacts.len();
-        if let Some((at, trouble)) = &slot.failed
-            && !is_contact
-            && at.elapsed() < LEFT_ALONE
-        {
-            return Err(trouble.clone());
-        }
-        match Connection::open((host, *port), &self.access).await {
-            Ok(connection) => {
-                let connection = Arc::new(connection);
-                slot.connection = Some(Arc::clone(&connection));
-                slot.failed = None;
-                Ok(connection)
-            }
-            Err(trouble) => {
-                slot.failed = Some((Instant::now(), trouble.clone()));
-                Err(trouble)
-            }
-        }
+        let (address, access) = (address.clone(), self.access.clone());
+        let failed = Arc::clone(&self.failed);
+        let opening = tokio::spawn(async move {
+            *slot = None;
+            let opened = Connection::open((&address.0, address.1), &access).await;
+            let opened = opened.map(Arc::new);
+            failed.set(node, opened.is_err().then(Instant::now));
+            *slot = opened.as_ref().ok().map(Arc::clone);
+            opened
+        });
+        let ended = |_| Err(Trouble::Broken("the connection was given up".to_owned()));
+        opening.await.unwrap_or_else(ended)
     }
 
     /// Asks the nodes of the URL for all others.
     async fn learn(&self) -> Result<Known, Failure> {
         let mut failure = None;
+        // One that was left alone might be the only one that there still is.
+        let patience = if self.contacts.len() > 1 { PATIENCE } else { CONNECT_WITHIN };
         for (number, address) in self.contacts.iter().enumerate() {
             let learnt = async {
-                let connection = self.one(address, (number, 0)).await?;
+                let connection = self.one(address, (number, 0), patience).await?;
                 self.nodes(&connection, number).await
             };
             match learnt.await {

@@ -20,9 +20,11 @@ use tokio_rustls::TlsConnector;
 use super::frame::{self, Answer, Ask, HEADER_BYTES, Header, LONGEST_BODY, Run};
 
 /// How long a connection may take, with its login.
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// A node that says nothing for longer, though it was asked, is given up: early enough to ask another one.
 const SILENT_FOR: Duration = Duration::from_secs(4);
+/// Bytes of requests that a connection takes in a second, at least.
+const SLOWEST: f64 = (128 << 10) as f64;
 /// Requests on one connection; the protocol has 32,768.
 const MOST_ASKED: usize = 4096;
 

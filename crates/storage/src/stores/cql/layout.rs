@@ -122,7 +122,8 @@ impl Layout {
         self.size.is_some()
     }
 
-    fn has_label(&self) -> bool {
+    /// Whether rows have labels that are numbers.
+    pub(super) fn has_label(&self) -> bool {
         matches!(self.label, Some(Label::Number(_)))
     }
 
@@ -154,6 +155,12 @@ impl Layout {
     pub(super) fn identify(&self, table: &str) -> String {
         let (key, len) = (&self.key_column, self.measure());
         format!("SELECT {len}, writetime({len}) FROM {table} WHERE {key} = ?")
+    }
+
+    /// Gives when an object's label was written, and the label. For tables that have labels.
+    pub(super) fn labelled(&self, table: &str) -> String {
+        let key = &self.key_column;
+        format!("SELECT writetime(label), label FROM {table} WHERE {key} = ?")
     }
 
     /// Takes a key, the bytes, and those of a label and a length that there are.
