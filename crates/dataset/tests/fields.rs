@@ -8,7 +8,8 @@ use std::path::Path;
 
 use bothends_dataset::conformance::{MemoryStorage, check};
 use bothends_dataset::{
-    Ask, Field, FieldKind, FieldPlace, Found, Number, Storage, find, find_fields,
+    Ask, Field, FieldKind, FieldPlace, Fields, Found, JoinLabels, Number, Storage, Table,
+    find, find_fields,
 };
 
 const N: usize = 7;
@@ -51,6 +52,42 @@ fn field(folder: &str, name: &str) -> (FieldKind, Option<Vec<u32>>, Vec<Vec<u8>>
     let field = found.fields.iter().next().unwrap();
     let shape = field.shape().map(<[u32]>::to_vec);
     (field.kind(), shape, values(&storage, &found, field))
+}
+
+/// Formats differ in where they keep a value: in memory, or in its file.
+#[test]
+fn fields_of_data_sets_that_are_joined_stay_with_their_samples() {
+    let folders = ["fields-arrow", "fields-parquet", "fields-arrow"];
+    let names = ["a", "b", "c"];
+    let found = folders
+        .map(|folder| find_fields(&stored(folder), folder, ask(&["caption"])).unwrap());
+    // As with a limit: not all samples of the first are taken.
+    let tables: Vec<_> = found.iter().map(|found| found.table.clone()).collect();
+    let tables = [tables[0].clone().first(3), tables[1].clone(), tables[2].clone()];
+    let tables: Vec<_> = names.into_iter().zip(&tables).collect();
+    let joined = Table::joined(&tables, JoinLabels::Keep).unwrap();
+    let parts = tables.iter().zip(&found);
+    let parts: Vec<_> =
+        parts.map(|((name, table), found)| (*name, &found.fields, *table)).collect();
+    let fields = Fields::joined(&parts).unwrap();
+    let field = fields.iter().next().unwrap();
+    let rows = (0..3).map(|nth| (0, nth)).chain((0..N).map(|nth| (1, nth)));
+    let rows = rows.chain((0..N).map(|nth| (2, nth)));
+    for (row, (source, nth)) in (0..).zip(rows) {
+        let value = match field.place(row) {
+            FieldPlace::Value(value) => value.to_vec(),
+            FieldPlace::Extent(extent) => {
+                let path = joined.file_path(extent.file);
+                let path = path.strip_prefix(&format!("{}/", names[source])).unwrap();
+                let mut bytes = vec![0; extent.len as usize];
+                let storage = stored(folders[source]);
+                storage.read(path, extent.offset, &mut bytes).unwrap();
+                bytes
+            }
+        };
+        assert_eq!(value, caption(nth).into_bytes(), "row {row}");
+    }
+    assert!(field.place(joined.n_samples()).is_empty());
 }
 
 fn of_each<T: AsRef<[u8]>>(value: impl Fn(usize) -> T) -> Vec<Vec<u8>> {
