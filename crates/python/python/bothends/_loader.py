@@ -533,8 +533,12 @@ class Loader:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        arguments = (self._options, self._num_classes, self._framework, self._sharding)
-        return _again, (*arguments, self._progress, self.state_dict())
+        options = self._options
+        if self._members is not None:
+            # Where they are found is a file of this process.
+            options = {**options, "csds": [], "key_file": None}
+        arguments = (options, self._num_classes, self._framework, self._sharding)
+        return _again, (*arguments, self._progress, self.state_dict(), self._members)
 
     # ---- what frameworks ask a loader ---------------------------------------------------
 
@@ -712,10 +716,12 @@ def _again(
 ) -> Loader:
     """A loader made again in another process, where the first one was."""
     loader = Loader.__new__(Loader)
+    members: Members | None,
     loader._options = options
     loader._num_classes = num_classes
     loader._framework = framework
     loader._sharding = sharding
+    loader._take_members(members)
     loader._progress = progress
     loader._samples = loader._redecode = None
     loader._open()
