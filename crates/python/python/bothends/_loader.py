@@ -10,7 +10,6 @@ import json
 import operator
 import os
 import signal
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -25,6 +24,7 @@ from ._pillow import as_png
 from ._pool import Pool
 from ._progress import Shown
 from ._ranks import ALONE, Ranks, current, given, known, parent_of_ranks
+from ._waits import Waits
 
 T = TypeVar("T")
 
@@ -77,12 +77,10 @@ class _Epoch(Iterator[T]):
     def __next__(self) -> T:
         began = time.monotonic()
         try:
-            batch = next(self._batches)
+            return next(self._batches)
         except StopIteration:
             self._loader._ended()
             raise
-        self._loader._waited_s += time.monotonic() - began
-        return batch
 
 
 # Page-locked batches that copies may still be reading, in addition to those that a script holds.
@@ -211,8 +209,6 @@ class Loader:
             `require_devices`.
     """
 
-    # Seconds that training loops have waited for batches, in all epochs.
-    _waited_s = 0.0
     _members: Members | None = None
 
     def __init__(
@@ -321,6 +317,7 @@ class Loader:
             self._options.update(csds.options_for(self))
             self._members = csds  # what they are found by lives as long as this does
 
+        self._waits = Waits()
     def _open(self) -> None:
         options = dict(self._options)
         ranks = given(options["rank"], options["world_size"]) or known() or ALONE
@@ -393,7 +390,7 @@ class Loader:
         """Begins the next epoch. An earlier one is cancelled: its iterator raises an `OptionsError`
         when it is used again."""
         self._current_rank()
-        (consumer,) = self._native.begin(1)
+        (consumer,) = self._begin(1)
         return self._shown(self._to_the_end(map(self._tensors, consumer)))
 
     def __len__(self) -> int:
@@ -404,7 +401,7 @@ class Loader:
     def batches(self) -> Iterator[Batch]:
         """Begins the next epoch, as iterating does, and yields each batch as a `Batch`."""
         self._current_rank()
-        (consumer,) = self._native.begin(1)
+        (consumer,) = self._begin(1)
         return self._shown(self._to_the_end(map(self._batch, consumer)))
 
     def _shown(self, batches: Iterator[T]) -> Iterator[T]:
@@ -421,8 +418,11 @@ class Loader:
         batches round-robin: each gets the same number, and together they get the epoch once. A
         consumer that does not take its batch holds up the others."""
         self._current_rank()
-        consumers = self._native.begin(n)
+        consumers = self._begin(n)
         return [self._to_the_end(map(self._tensors, consumer)) for consumer in consumers]
+    def _begin(self, n: int) -> list[Iterator[Any]]:
+        return self._waits.timed(self._native.begin(n))
+
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the next epoch; by default it is the one after the last. A position that was
