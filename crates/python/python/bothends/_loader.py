@@ -75,7 +75,6 @@ class _Epoch(Iterator[T]):
         self._batches, self._loader = batches, loader
 
     def __next__(self) -> T:
-        began = time.monotonic()
         try:
             return next(self._batches)
         except StopIteration:
@@ -198,7 +197,7 @@ class Loader:
         framework: "torch", "numpy", "jax", "cupy" or "dlpack" (objects with `__dlpack__`); "auto"
             is PyTorch if it is installed, otherwise NumPy, or on a GPU JAX or CuPy.
         sharding: a `jax.sharding.Sharding`, for `framework="jax"`: batches are global arrays
-            of which every process holds its rows.
+            of which every process holds its rows. `Ragged` rows are this process's, as NumPy arrays.
         progress: whether iterating shows on standard error how far the epoch has come, from its
             third second on: with tqdm if it is installed, otherwise in plain lines.
 
@@ -317,8 +316,8 @@ class Loader:
             self._options.update(csds.options_for(self))
             self._members = csds  # what they are found by lives as long as this does
 
-        self._waits = Waits()
     def _open(self) -> None:
+        self._waits = Waits()
         options = dict(self._options)
         ranks = given(options["rank"], options["world_size"]) or known() or ALONE
         options["rank"], options["world_size"] = self._ranks = ranks
@@ -420,9 +419,9 @@ class Loader:
         self._current_rank()
         consumers = self._begin(n)
         return [self._to_the_end(map(self._tensors, consumer)) for consumer in consumers]
+
     def _begin(self, n: int) -> list[Iterator[Any]]:
         return self._waits.timed(self._native.begin(n))
-
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the next epoch; by default it is the one after the last. A position that was
@@ -604,9 +603,13 @@ class Loader:
         return tensors
 
     def _images(self, batch: Any) -> list[Any]:
-        views = [self._sharing.images(view) for view in batch.views]
-        starts = batch.row_starts
-        return views if starts is None else [Ragged(views[0], self._sharing.ids(starts))]
+        if batch.row_starts is not None:
+            return [self._ragged(batch.views[0], batch.row_starts, self._sharing.images)]
+        return [self._sharing.images(view) for view in batch.views]
+
+    def _ragged(self, values: Any, offsets: Any, share: Callable[[Any], Any]) -> Ragged:
+        plain = self._sharing.ragged
+        return Ragged((plain or share)(values), (plain or self._sharing.ids)(offsets))
 
     def _fields(self, batch: Any) -> dict[str, Any]:
         return {name: self._field(value) for name, value in batch.fields}
@@ -616,7 +619,7 @@ class Loader:
             return value
         if isinstance(value, tuple):
             values, offsets = value
-            return Ragged(self._sharing.targets(values), self._sharing.ids(offsets))
+            return self._ragged(values, offsets, self._sharing.targets)
         return self._sharing.targets(value)
 
     def _batch(self, batch: Any) -> Batch:
@@ -713,15 +716,15 @@ def _again(
     sharding: Any,
     progress: bool,
     state: dict[str, Any],
+    members: Members | None,
 ) -> Loader:
     """A loader made again in another process, where the first one was."""
     loader = Loader.__new__(Loader)
-    members: Members | None,
     loader._options = options
+    loader._take_members(members)
     loader._num_classes = num_classes
     loader._framework = framework
     loader._sharding = sharding
-    loader._take_members(members)
     loader._progress = progress
     loader._samples = loader._redecode = None
     loader._open()
