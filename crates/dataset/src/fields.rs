@@ -156,6 +156,15 @@ pub struct Field {
     kind: FieldKind,
     /// The shape that every value has; `None` where they differ, and of bytes and text.
     shape: Option<Vec<u32>>,
+    parts: Vec<Part>,
+}
+
+/// The values of one data set. Some of a mix may have them in memory and others in their files, which
+/// [`Places`] does not tell apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Part {
+    /// The number of its first row.
+    start: usize,
     places: Places,
 }
 
@@ -182,7 +191,9 @@ impl Field {
     /// Where the value of the record with this number is; an empty value beyond the last.
     #[must_use]
     pub fn place(&self, row: u64) -> FieldPlace<'_> {
-        usize::try_from(row).map_or(FieldPlace::Value(&[]), |row| self.places.get(row))
+        let row = usize::try_from(row).unwrap_or(usize::MAX);
+        let part = self.parts.iter().rfind(|part| part.start <= row);
+        part.map_or(FieldPlace::Value(&[]), |part| part.places.get(row - part.start))
     }
 }
 
@@ -205,7 +216,8 @@ impl Fields {
     /// Heap memory in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.0.iter().map(|field| field.places.memory_bytes()).sum()
+        let parts = self.0.iter().flat_map(|field| &field.parts);
+        parts.map(|part| part.places.memory_bytes()).sum()
     }
 
     /// The fields of data sets whose tables are joined in the same order, of as many rows as these have.
@@ -229,14 +241,15 @@ impl Fields {
         }
         let mut joined = Vec::with_capacity(first.0.len());
         for (nth, field) in first.iter().enumerate() {
-            let mut places = Places::default();
-            let mut n_files = 0;
+            let (mut n_files, mut start) = (0, 0);
             let mut shape = field.shape.clone();
+            let mut joined_parts = Vec::with_capacity(parts.len());
             for (_, fields, table) in parts {
+                let mut places = Places::default();
                 let part = &fields.0[nth];
                 shape = shape.filter(|shape| part.shape.as_ref() == Some(shape));
-                for row in 0..usize::try_from(table.n_samples()).unwrap_or(usize::MAX) {
-                    match part.places.get(row) {
+                for row in 0..table.n_samples() {
+                    match part.place(row) {
                         FieldPlace::Value(bytes) => places.value(bytes),
                         FieldPlace::Extent(extent) => {
                             let file = n_files + extent.file.0 as usize;
@@ -246,13 +259,13 @@ impl Fields {
                     }
                 }
                 n_files += table.n_files();
+                places.shrink_to_fit();
+                let n_rows = places.len();
+                joined_parts.push(Part { start, places });
+                start += n_rows;
             }
-            joined.push(Field {
-                name: field.name.clone(),
-                kind: field.kind,
-                shape,
-                places,
-            });
+            let (name, kind) = (field.name.clone(), field.kind);
+            joined.push(Field { name, kind, shape, parts: joined_parts });
         }
         Ok(Self(joined))
     }

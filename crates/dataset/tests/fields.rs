@@ -8,7 +8,8 @@ use std::path::Path;
 
 use bothends_dataset::conformance::{MemoryStorage, check};
 use bothends_dataset::{
-    Ask, Field, FieldKind, FieldPlace, Found, Number, Storage, find, find_fields,
+    Ask, Field, FieldKind, FieldPlace, Fields, Found, JoinLabels, Number, Storage, Table,
+    find, find_fields,
 };
 
 const N: usize = 7;
@@ -51,6 +52,88 @@ fn field(folder: &str, name: &str) -> (FieldKind, Option<Vec<u32>>, Vec<Vec<u8>>
     let field = found.fields.iter().next().unwrap();
     let shape = field.shape().map(<[u32]>::to_vec);
     (field.kind(), shape, values(&storage, &found, field))
+}
+
+/// Formats differ in where they keep a value: in memory, or in its file.
+#[test]
+fn fields_of_data_sets_that_are_joined_stay_with_their_samples() {
+    let folders = ["fields-arrow", "fields-parquet", "fields-arrow"];
+    let names = ["a", "b", "c"];
+    let found = folders
+        .map(|folder| find_fields(&stored(folder), folder, ask(&["caption"])).unwrap());
+    // As with a limit: not all samples of the first are taken.
+    let tables: Vec<_> = found.iter().map(|found| found.table.clone()).collect();
+    let tables = [tables[0].clone().first(3), tables[1].clone(), tables[2].clone()];
+    let tables: Vec<_> = names.into_iter().zip(&tables).collect();
+    let joined = Table::joined(&tables, JoinLabels::Keep).unwrap();
+    let parts = tables.iter().zip(&found);
+    let parts: Vec<_> =
+        parts.map(|((name, table), found)| (*name, &found.fields, *table)).collect();
+    let fields = Fields::joined(&parts).unwrap();
+    let field = fields.iter().next().unwrap();
+    let rows = (0..3).map(|nth| (0, nth)).chain((0..N).map(|nth| (1, nth)));
+    let rows = rows.chain((0..N).map(|nth| (2, nth)));
+    for (row, (source, nth)) in (0..).zip(rows) {
+        let value = match field.place(row) {
+            FieldPlace::Value(value) => value.to_vec(),
+            FieldPlace::Extent(extent) => {
+                let path = joined.file_path(extent.file);
+                let path = path.strip_prefix(&format!("{}/", names[source])).unwrap();
+                let mut bytes = vec![0; extent.len as usize];
+                let storage = stored(folders[source]);
+                storage.read(path, extent.offset, &mut bytes).unwrap();
+                bytes
+            }
+        };
+        assert_eq!(value, caption(nth).into_bytes(), "row {row}");
+    }
+    assert!(field.place(joined.n_samples()).is_empty());
+}
+
+/// Symptom: a shard with a column twice and a later one without it are as many values as samples.
+#[test]
+fn each_shard_has_the_fields_of_its_own_samples() {
+    let shard = |n_captions: usize| {
+        let sizes = [3_u32].into_iter().chain(vec![1; n_captions]);
+        let mut sample: Vec<u8> = sizes.flat_map(u32::to_le_bytes).collect();
+        sample.extend(b"img");
+        sample.resize(sample.len() + n_captions, b'a');
+        let end = 12 + u32::try_from(sample.len()).unwrap();
+        [&[1, 12, end].map(u32::to_le_bytes).concat()[..], &sample].concat()
+    };
+    let described = |name: &str, n_captions: usize| {
+        let list = |first: &str, other: &str| {
+            let all =
+                [first.to_owned()].into_iter().chain(vec![other.to_owned(); n_captions]);
+            all.collect::<Vec<_>>().join(",")
+        };
+        let (names, encodings) =
+            (list("\"image\"", "\"caption\""), list("\"jpeg\"", "\"str\""));
+        format!(
+            r#"{{"format":"mds","column_names":[{names}],"column_encodings":[{encodings}],
+                "column_sizes":[{}],"samples":1,"compression":null,"hashes":[],"version":2,
+                "raw_data":{{"basename":"{name}","bytes":0,"hashes":{{}}}},"zip_data":null}}"#,
+            list("null", "null")
+        )
+    };
+    let refusal = |first: usize, second: usize| {
+        let shards = [described("0.mds", first), described("1.mds", second)].join(",");
+        let index = format!(r#"{{"version":2,"shards":[{shards}]}}"#);
+        let storage = MemoryStorage::new().with("d/index.json", index.as_bytes());
+        let storage = storage.with("d/0.mds", &shard(first));
+        let storage = storage.with("d/1.mds", &shard(second));
+        find_fields(&storage, "d", ask(&["caption"]))
+            .map(|_| ())
+            .map_err(|e| e.to_string())
+    };
+    assert_eq!(refusal(1, 1), Ok(()));
+    for (first, second, parts) in [
+        (2, 0, ["0.mds", "sample 0 has the field `caption` twice"]),
+        (1, 0, ["1.mds", "sample 1 has no field `caption`"]),
+    ] {
+        let line = refusal(first, second).unwrap_err();
+        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+    }
 }
 
 fn of_each<T: AsRef<[u8]>>(value: impl Fn(usize) -> T) -> Vec<Vec<u8>> {

@@ -63,6 +63,20 @@ def test_every_field_of_a_batch_is_global(small: Path) -> None:
             assert array.sharding == sharding()
 
 
+def test_ragged_rows_are_this_process_s() -> None:
+    """Symptom: with a sharding over several devices offsets, one more than rows, cannot be divided."""
+    shards = Path(__file__).parents[3] / "tests" / "fixtures" / "shards"
+    common = {"output": "u8", "last": "drop", "shuffle": False, "sharding": sharding()}
+    (batch, *_) = made(shards / "folder", recipe="raw", batch_size=2, **common).batches()
+    (images,) = batch.images
+    assert isinstance(images.values, np.ndarray) and isinstance(images.offsets, np.ndarray)
+    fields = {"fields": ["tags"], "recipe": "imagenet-eval"}
+    (batch, *_) = made(shards / "fields-arrow", **common, **fields).batches()
+    tags = batch.fields["tags"]
+    assert isinstance(tags.values, np.ndarray) and tags.offsets.tolist() == [0, 0, 1, 3, 6]
+    assert batch.labels.sharding == sharding()
+
+
 def test_kept_arrays_stay_as_they_are(small: Path) -> None:
     """Symptom: JAX keeps the memory of a batch, which later ones have overwritten."""
     kept = [np.asarray(images).copy() for images, _ in made(small)]

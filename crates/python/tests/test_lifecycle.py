@@ -7,8 +7,10 @@ import json
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -426,6 +428,31 @@ def test_pickling_keeps_options(small: Path) -> None:
     again = pickle.loads(pickle.dumps(batches))
     assert repr(again) == repr(batches) and len(again) == len(batches)
     assert steps(again) == steps(batches)
+
+
+class Members:
+    """Devices that are found in a file of the process."""
+
+    folders: list[str] = []
+
+    def options_for(self, loader: bothends.Loader) -> dict[str, Any]:
+        self.folders.append(tempfile.mkdtemp())
+        Path(self.folders[-1], "agents").touch()
+        Path(self.folders[-1], "key").write_bytes(bytes(range(32)))
+        named = f"pool+file://{self.folders[-1]}"
+        return {"csds": [f"{named}/agents"], "key_file": f"{self.folders[-1]}/key"}
+
+
+def test_members_are_found_anew_where_a_loader_is_pickled_to(small: Path) -> None:
+    """Symptom: on another node a loader looks for the file and the key of the one it is from."""
+    pickled = pickle.dumps(loader(small, csds=Members()))
+    shutil.rmtree(Members.folders[0])
+    again = pickle.loads(pickled)
+    assert isinstance(again._members, Members) and len(Members.folders) == 2
+    assert again._options["key_file"] == f"{Members.folders[1]}/key"
+    assert len(steps(pickle.loads(pickle.dumps(again)))) == len(again)
+    for folder in Members.folders[1:]:
+        shutil.rmtree(folder)
 
 
 # ---- the end ------------------------------------------------------------------------------

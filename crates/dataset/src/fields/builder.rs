@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bothends_core::sample::Extent;
 
 use super::column::Places;
-use super::{Ask, Field, FieldKind, Fields, NamedField, Number};
+use super::{Ask, Field, FieldKind, Fields, NamedField, Number, Part};
 use crate::error::DatasetError;
 use crate::storage::Storage;
 
@@ -259,7 +259,8 @@ impl FieldsBuilder {
             column.places.shrink_to_fit();
             let shape = shape_of(found.kind, found.shape, &column.places);
             let Column { name, places, .. } = column;
-            Some(Field { name, kind: found.kind, shape, places })
+            let parts = vec![Part { start: 0, places }];
+            Some(Field { name, kind: found.kind, shape, parts })
         });
         let fields = Fields(fields.collect());
         let known = self.known.into_iter().map(|(name, kind)| NamedField { name, kind });

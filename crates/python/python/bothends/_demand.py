@@ -30,8 +30,9 @@ class Meter:
         stats, now = loader.stats(), time.monotonic()
         front = stats["front_batches"] * loader.batch_size
         back = sum(device["batches"] for device in stats["back"]) * loader.batch_size
-        before = self._before or (now - 1.0, loader._waited_s, front, back)
-        self._before = (now, loader._waited_s, front, back)
+        waited = loader._waits.seconds()
+        before = self._before or (now - 1.0, waited, front, back)
+        self._before = (now, waited, front, back)
         seconds, waited, front, back = (a - b for a, b in zip(self._before, before))
         # A host that others help, or that is ahead, makes less than it could.
         self._host = max(front / seconds, 0.98 * self._host)

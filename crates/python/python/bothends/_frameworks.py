@@ -33,6 +33,8 @@ class Sharing(NamedTuple):
     """Of labels and mask, which are made on the host; on a GPU where the images are."""
     ids: Share
     """Of sample ids, which stay on the host."""
+    ragged: Share | None = None
+    """Of rows that differ in length, values and offsets, if they are shared in a way of their own."""
 
 
 def sharing(framework: str, output: str, gpu: int | None = None, sharding: Any = None) -> Sharing:
@@ -58,8 +60,11 @@ def sharing(framework: str, output: str, gpu: int | None = None, sharding: Any =
     if framework == "numpy" and output == "bf16":
         raise OptionsError("NumPy has no bfloat16; use output='f16' or 'f32'")
     share = _same if framework == "dlpack" else _imported(framework)
-    share = share if sharding is None else _global(sharding)
-    return Sharing(share, share, share)
+    if sharding is None:
+        return Sharing(share, share, share)
+    share = _global(sharding)
+    # Their number of values, and that of offsets, is no number of rows that devices could divide.
+    return Sharing(share, share, share, importlib.import_module("numpy").asarray)
 
 
 def _on_gpu(framework: str, gpu: int, sharding: Any) -> Sharing:

@@ -10,7 +10,6 @@ import json
 import operator
 import os
 import signal
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -25,6 +24,7 @@ from ._pillow import as_png
 from ._pool import Pool
 from ._progress import Shown
 from ._ranks import ALONE, Ranks, current, given, known, parent_of_ranks
+from ._waits import Waits
 
 T = TypeVar("T")
 
@@ -75,14 +75,11 @@ class _Epoch(Iterator[T]):
         self._batches, self._loader = batches, loader
 
     def __next__(self) -> T:
-        began = time.monotonic()
         try:
-            batch = next(self._batches)
+            return next(self._batches)
         except StopIteration:
             self._loader._ended()
             raise
-        self._loader._waited_s += time.monotonic() - began
-        return batch
 
 
 # Page-locked batches that copies may still be reading, in addition to those that a script holds.
@@ -200,7 +197,7 @@ class Loader:
         framework: "torch", "numpy", "jax", "cupy" or "dlpack" (objects with `__dlpack__`); "auto"
             is PyTorch if it is installed, otherwise NumPy, or on a GPU JAX or CuPy.
         sharding: a `jax.sharding.Sharding`, for `framework="jax"`: batches are global arrays
-            of which every process holds its rows.
+            of which every process holds its rows. `Ragged` rows are this process's, as NumPy arrays.
         progress: whether iterating shows on standard error how far the epoch has come, from its
             third second on: with tqdm if it is installed, otherwise in plain lines.
 
@@ -211,8 +208,6 @@ class Loader:
             `require_devices`.
     """
 
-    # Seconds that training loops have waited for batches, in all epochs.
-    _waited_s = 0.0
     _members: Members | None = None
 
     def __init__(
@@ -322,6 +317,7 @@ class Loader:
             self._members = csds  # what they are found by lives as long as this does
 
     def _open(self) -> None:
+        self._waits = Waits()
         options = dict(self._options)
         ranks = given(options["rank"], options["world_size"]) or known() or ALONE
         options["rank"], options["world_size"] = self._ranks = ranks
@@ -393,7 +389,7 @@ class Loader:
         """Begins the next epoch. An earlier one is cancelled: its iterator raises an `OptionsError`
         when it is used again."""
         self._current_rank()
-        (consumer,) = self._native.begin(1)
+        (consumer,) = self._begin(1)
         return self._shown(self._to_the_end(map(self._tensors, consumer)))
 
     def __len__(self) -> int:
@@ -404,7 +400,7 @@ class Loader:
     def batches(self) -> Iterator[Batch]:
         """Begins the next epoch, as iterating does, and yields each batch as a `Batch`."""
         self._current_rank()
-        (consumer,) = self._native.begin(1)
+        (consumer,) = self._begin(1)
         return self._shown(self._to_the_end(map(self._batch, consumer)))
 
     def _shown(self, batches: Iterator[T]) -> Iterator[T]:
@@ -421,8 +417,11 @@ class Loader:
         batches round-robin: each gets the same number, and together they get the epoch once. A
         consumer that does not take its batch holds up the others."""
         self._current_rank()
-        consumers = self._native.begin(n)
+        consumers = self._begin(n)
         return [self._to_the_end(map(self._tensors, consumer)) for consumer in consumers]
+
+    def _begin(self, n: int) -> list[Iterator[Any]]:
+        return self._waits.timed(self._native.begin(n))
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the next epoch; by default it is the one after the last. A position that was
@@ -533,8 +532,12 @@ class Loader:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        arguments = (self._options, self._num_classes, self._framework, self._sharding)
-        return _again, (*arguments, self._progress, self.state_dict())
+        options = self._options
+        if self._members is not None:
+            # Where they are found is a file of this process.
+            options = {**options, "csds": [], "key_file": None}
+        arguments = (options, self._num_classes, self._framework, self._sharding)
+        return _again, (*arguments, self._progress, self.state_dict(), self._members)
 
     # ---- what frameworks ask a loader ---------------------------------------------------
 
@@ -600,9 +603,13 @@ class Loader:
         return tensors
 
     def _images(self, batch: Any) -> list[Any]:
-        views = [self._sharing.images(view) for view in batch.views]
-        starts = batch.row_starts
-        return views if starts is None else [Ragged(views[0], self._sharing.ids(starts))]
+        if batch.row_starts is not None:
+            return [self._ragged(batch.views[0], batch.row_starts, self._sharing.images)]
+        return [self._sharing.images(view) for view in batch.views]
+
+    def _ragged(self, values: Any, offsets: Any, share: Callable[[Any], Any]) -> Ragged:
+        plain = self._sharing.ragged
+        return Ragged((plain or share)(values), (plain or self._sharing.ids)(offsets))
 
     def _fields(self, batch: Any) -> dict[str, Any]:
         return {name: self._field(value) for name, value in batch.fields}
@@ -612,7 +619,7 @@ class Loader:
             return value
         if isinstance(value, tuple):
             values, offsets = value
-            return Ragged(self._sharing.targets(values), self._sharing.ids(offsets))
+            return self._ragged(values, offsets, self._sharing.targets)
         return self._sharing.targets(value)
 
     def _batch(self, batch: Any) -> Batch:
@@ -709,10 +716,12 @@ def _again(
     sharding: Any,
     progress: bool,
     state: dict[str, Any],
+    members: Members | None,
 ) -> Loader:
     """A loader made again in another process, where the first one was."""
     loader = Loader.__new__(Loader)
     loader._options = options
+    loader._take_members(members)
     loader._num_classes = num_classes
     loader._framework = framework
     loader._sharding = sharding

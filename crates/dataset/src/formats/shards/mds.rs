@@ -97,7 +97,7 @@ pub(crate) fn parse(
     }
     let mut builder = TableBuilder::new(Encoding::Image);
     let mut labels = Labels::default();
-    let mut names = HashSet::new();
+    let (mut names, mut n_samples) = (HashSet::new(), 0);
     for shard in &index.shards {
         let name = &shard.raw_data.basename;
         // Else a small index would be a data set of any size.
@@ -115,6 +115,11 @@ pub(crate) fn parse(
         let taker =
             Taker { builder: &mut builder, labels: &mut labels, fields: &mut fields };
         add(storage, &path, &columns, taker)?;
+        n_samples += u64::from(columns.n_samples);
+        fields.check_rows(n_samples).map_err(|why| {
+            let path = storage.shown(&path);
+            DatasetError::Shard { path, offset: 0, why }
+        })?;
     }
     if labels == Labels::default() {
         return Err(DatasetError::Empty { path: storage.shown(folder) });

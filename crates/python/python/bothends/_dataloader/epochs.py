@@ -174,13 +174,14 @@ def begun(feed: Feed, order: Own | Given, rows: list[int] | None) -> Iterator[Ba
     loader = feed.loader
     if isinstance(order, Own):
         loader._take_rank(order.ranks)
-        (consumer,) = loader._native.begin(1)
+        (consumer,) = loader._begin(1)
     else:
         records = order.samples if rows is None else _mapped(order, rows)
         part = (order.ranks.rank, order.ranks.world_size, order.skip)
-        consumer = loader._native.begin_order(
+        own = loader._native.begin_order(
             (records.tobytes(), order.ends.tobytes()), part, order.repeats
         )
+        (consumer,) = loader._waits.timed([own])
     return loader._to_the_end(map(loader._batch, consumer))
 
 

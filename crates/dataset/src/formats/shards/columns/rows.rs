@@ -25,6 +25,9 @@ pub(crate) struct Rows<'a> {
     /// Of the first file: every other must have the same.
     classes: Option<Vec<String>>,
     fields: FieldsBuilder,
+    /// Rows of all files so far, and the last of these.
+    n: u64,
+    last: String,
 }
 
 impl<'a> Rows<'a> {
@@ -35,7 +38,16 @@ impl<'a> Rows<'a> {
             labels: Labels::default(),
             classes: None,
             fields,
+            n: 0,
+            last: String::new(),
         }
+    }
+
+    /// That the rows so far have the fields, of which the last file's are the first that may not.
+    fn check(&self) -> Result<(), DatasetError> {
+        let path = || self.storage.shown(&self.last);
+        let checked = self.fields.check_rows(self.n);
+        checked.map_err(|why| DatasetError::Shard { path: path(), offset: 0, why })
     }
 
     /// Rows of the next file follow.
@@ -47,6 +59,8 @@ impl<'a> Rows<'a> {
         path: &str,
         choice: &Choice,
     ) -> Result<File<'_>, DatasetError> {
+        self.check()?;
+        path.clone_into(&mut self.last);
         match &self.classes {
             None => {
                 for class in &choice.classes {
@@ -69,8 +83,8 @@ impl<'a> Rows<'a> {
             Some(_) => {}
         }
         let file = self.builder.file(path)?;
-        let Self { builder, labels, fields, .. } = self;
-        Ok(File { builder, labels, fields, file })
+        let Self { builder, labels, fields, n, .. } = self;
+        Ok(File { builder, labels, fields, file, n })
     }
 
     /// The data set; `target` is where the files are from.
@@ -83,6 +97,7 @@ impl<'a> Rows<'a> {
         if self.labels == Labels::default() {
             return Err(DatasetError::Empty { path: self.storage.shown(target) });
         }
+        self.check()?;
         let found = found(format, self.builder, n_ignored, self.labels)?;
         with_fields(found, (self.storage, target), self.fields)
     }
@@ -94,6 +109,7 @@ pub(crate) struct File<'a> {
     labels: &'a mut Labels,
     pub(crate) fields: &'a mut FieldsBuilder,
     file: FileIdx,
+    n: &'a mut u64,
 }
 
 impl File<'_> {
@@ -101,6 +117,7 @@ impl File<'_> {
     pub(crate) fn row(&mut self, (offset, len): (u64, u32), label: Option<u32>) {
         let extent = Extent { file: self.file, offset, len };
         self.builder.sample(extent, self.labels.take(label));
+        *self.n += 1;
     }
 
     /// The next value of a field: where it is.
