@@ -275,8 +275,8 @@ async fn holds_bytes(
     if !to.holds(object, len, None).await? {
         return Ok(false);
     }
-    let all = [0..len];
-    let mut arrivals = to.get_ranges(object, &all, None);
+    let all = 0..len;
+    let mut arrivals = to.get_ranges(object, std::slice::from_ref(&all), None);
     let read = tokio::time::timeout(retry::WITHIN, arrivals.next());
     Ok(matches!(read.await, Ok(Some((_, Ok(found)))) if found == bytes))
 }
