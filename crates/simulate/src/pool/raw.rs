@@ -360,6 +360,9 @@ impl RawVariant {
     }
 }
 
+/// Samples that are arranged at a time: each takes some memory.
+const MOST_TOGETHER: f64 = 1e8;
+
 impl RawLockstep {
     fn checked(self, range: &Range) -> Result<Lockstep, ScenarioError> {
         let n = self.ranks.len() as u64;
@@ -371,6 +374,10 @@ impl RawLockstep {
         range.within("lockstep.steps", self.steps.into(), 1.0, 1e5)?;
         range.within("lockstep.window", self.window.into(), 1.0, 1e4)?;
         range.within("lockstep.cv", self.cv, 0.0, 10.0)?;
+        let most = self.ranks.iter().copied().max().map_or(0.0, f64::from);
+        let together = most * f64::from(self.batch_size) * f64::from(self.window);
+        let key = "the product of lockstep.ranks, batch_size and window";
+        range.within(key, together, 1.0, MOST_TOGETHER)?;
         Ok(Lockstep {
             ranks: self.ranks,
             batch_size: self.batch_size,
@@ -429,6 +436,20 @@ mod tests {
             n_files += 1;
         }
         assert_eq!(n_files, FILES.len(), "a file outside the list is not found");
+    }
+
+    #[test]
+    fn ranks_in_step_that_fill_the_memory_are_refused() {
+        let json = |ranks: u32| {
+            format!(
+                r#"{{"name": "x", "about": "x", "lockstep": {{"ranks": [{ranks}],
+                "batch_size": 1000, "steps": 1, "window": 1000, "cv": 0.5}}}}"#
+            )
+        };
+        PoolScenario::from_json("x.json", &json(100)).unwrap();
+        let error = PoolScenario::from_json("x.json", &json(101)).unwrap_err();
+        let line = error.to_string();
+        assert!(line.contains("the product of lockstep.ranks"), "{line}");
     }
 
     #[test]
