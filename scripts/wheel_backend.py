@@ -1,8 +1,8 @@
 """What pip calls to build the Python package from source (PEP 517).
 
-It is maturin, and before it `scripts/build-programs`: a wheel also carries man pages and completions
-of the three programs, which the programs themselves write. `scripts/build-wheel` is for people; this is for `pip install .`,
-`python -m build` and source distributions.
+It is maturin, and before it `scripts/build-programs`: a wheel also carries man pages and
+completions of the three programs, which the programs themselves write. `scripts/build-wheel` is for
+people; this is for `pip install .`, `python -m build` and source distributions.
 """
 
 import os

@@ -364,9 +364,7 @@ fn confine(
     data: &Data,
     (cache, proofs): (Option<PathBuf>, &Proofs),
 ) -> Result<Confined> {
-    if args.sandbox != Sandbox::Off {
-        sandbox::is_alone()?;
-    }
+    let others = args.sandbox.others()?;
     let parent = |path: &Path| path.parent().map(Path::to_owned);
     let mut places = Places::default();
     match data {
@@ -403,7 +401,7 @@ fn confine(
             Address::Tcp { .. } | Address::Noise { .. } | Address::Tls { .. } => {}
         }
     }
-    args.sandbox.enforce(&places)
+    Ok(args.sandbox.enforce(&places)?.beside(others))
 }
 
 /// The doors: at sockets that this process was started with, as far as there are some, and at its own.

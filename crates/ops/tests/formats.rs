@@ -97,3 +97,37 @@ fn read(name: &str) -> Vec<u8> {
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/formats")
 }
+
+/// Symptom: TIFF's default, all rows in one strip, is refused where a writer has put it down.
+#[test]
+fn a_default_that_is_written_out_is_no_size() {
+    let tiff = |rows_per_strip: u32| {
+        // YCbCr of 2 x 2 pixels that share their chroma, PackBits.
+        let tags: [(u16, u16, u32, u32); 10] = [
+            (256, 3, 1, 2),
+            (257, 3, 1, 2),
+            (258, 3, 3, 134),
+            (259, 3, 1, 32773),
+            (262, 3, 1, 6),
+            (273, 4, 1, 140),
+            (277, 3, 1, 3),
+            (278, 4, 1, rows_per_strip),
+            (279, 4, 1, 7),
+            (530, 3, 2, 2 | 2 << 16),
+        ];
+        let mut bytes = b"II*\0\x08\0\0\0\x0a\0".to_vec();
+        for (tag, kind, n, value) in tags {
+            bytes.extend([tag, kind].map(u16::to_le_bytes).concat());
+            bytes.extend([n, value].map(u32::to_le_bytes).concat());
+        }
+        bytes.extend([0, 0, 0, 0]);
+        bytes.extend([8_u16, 8, 8].map(u16::to_le_bytes).concat());
+        bytes.extend([5, 10, 60, 120, 240, 100, 180]);
+        bytes
+    };
+    let mut decoder = ImageDecoder::default();
+    let mut pixels = |rows| decoded(&mut decoder, &tiff(rows)).0;
+    let plain = pixels(2).unwrap();
+    assert_eq!(pixels(u32::MAX).unwrap(), plain);
+    assert!(pixels(0x7fff_ffff).is_err());
+}

@@ -11,7 +11,7 @@ use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
@@ -74,7 +74,35 @@ const LANDLOCK: ABI = ABI::V6;
 
 const REMEDY: &str = "use a kernel that has it, or give --sandbox auto";
 
+impl Confined {
+    /// The same where threads run that are not confined.
+    pub(super) fn beside(mut self, others: Option<String>) -> Self {
+        if let Some(others) = others {
+            self.line = format!("{}; {others}", self.line);
+        }
+        self
+    }
+}
+
 impl Sandbox {
+    /// Other threads of the process, which would not be confined, where that matters.
+    ///
+    /// # Errors
+    /// With [`Sandbox::Required`]: that there are some, and what to do.
+    pub(super) fn others(self) -> Result<Option<String>> {
+        let n_threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+        match (self, n_threads) {
+            (Self::Off, _) | (_, 0 | 1) => Ok(None),
+            (Self::Auto, n) => {
+                Ok(Some(format!("{} threads that ran before are not confined", n - 1)))
+            }
+            (Self::Required, n) => bail!(
+                "{n} threads run before the agent is confined; remove what starts them (in a Python \
+                 environment a .pth file may), or give --sandbox auto or --sandbox off"
+            ),
+        }
+    }
+
     /// Confines the calling thread, and those that it will start, to `places`.
     ///
     /// # Errors
@@ -109,16 +137,6 @@ impl Sandbox {
         };
         Ok(Confined { line, _process: process })
     }
-}
-
-/// Whether this thread is the only one of the process: others would not be confined.
-///
-/// # Errors
-/// It is not.
-pub(super) fn is_alone() -> Result<()> {
-    let n_threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
-    ensure!(n_threads == 1, "{n_threads} threads run before the agent is confined");
-    Ok(())
 }
 
 /// Files below `places` and nothing else, and no TCP connection of its own making unless they say so. The
@@ -358,7 +376,13 @@ mod tests {
         std::fs::read("/etc/passwd").unwrap();
         // The test program has threads.
         let _other = thread::spawn(thread::park);
-        assert!(is_alone().is_err());
+        let line = Sandbox::Required.others().unwrap_err().to_string();
+        assert!(line.contains("give --sandbox auto"), "{line}");
+        let others = Sandbox::Auto.others().unwrap();
+        let off = Sandbox::Off.enforce(&Places::default()).unwrap().beside(others);
+        let line = off.to_string();
+        assert!(line.ends_with("threads that ran before are not confined"), "{line}");
+        assert_eq!(Sandbox::Off.others().unwrap(), None);
     }
 
     #[test]

@@ -126,6 +126,8 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<(), Failed> {
     let Progress { n_done, stored_bytes, .. } = done;
     say::text(&format!("{n_done} samples, {stored_bytes} bytes"));
     if dropped.len() > 1 {
+        let dropped: Vec<_> =
+            dropped.iter().map(|name| name.escape_debug().to_string()).collect();
         say::text(&format!(
             "only images and classes were written; the samples had these fields: {}",
             dropped.join(", ")

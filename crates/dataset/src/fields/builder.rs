@@ -134,12 +134,13 @@ impl FieldsBuilder {
             return Ok(None);
         };
         let column = &mut self.columns[nth];
+        let shown = name.escape_debug();
         let kind = match (column.taken_for, kind) {
             (None, kind) => kind,
             (Some(taken), FieldKind::Bytes | FieldKind::Text) => taken,
             (Some(taken), FieldKind::Numbers(number)) => {
                 return Err(format!(
-                    "the field `{name}` is {}, which cannot be given as {taken}; leave `:{taken}` out",
+                    "the field `{shown}` is {}, which cannot be given as {taken}; leave `:{taken}` out",
                     number.name()
                 ));
             }
@@ -149,7 +150,7 @@ impl FieldsBuilder {
             None => column.found = Some(found),
             Some(known) if *known != found => {
                 return Err(format!(
-                    "the field `{name}` is {kind} here and {} before; write all shards with the same columns",
+                    "the field `{shown}` is {kind} here and {} before; write all shards with the same columns",
                     known.kind
                 ));
             }
@@ -194,12 +195,12 @@ impl FieldsBuilder {
     pub(crate) fn check_rows(&self, n: u64) -> Result<(), String> {
         let odd = self.columns.iter().find(|column| column.places.len() as u64 != n);
         let Some(column) = odd else { return Ok(()) };
-        let name = &column.name;
+        let name = column.name.escape_debug();
         let Some(number) = n.checked_sub(1) else {
             return Err(format!("the field `{name}` has a value and no sample"));
         };
         if column.found.is_none() {
-            return Err(self.unknown(name));
+            return Err(self.unknown(&column.name));
         }
         Err(match (column.places.len() as u64) < n {
             true => format!(
@@ -213,13 +214,15 @@ impl FieldsBuilder {
 
     fn unknown(&self, name: &str) -> String {
         let known: Vec<_> = self.known.iter().collect();
-        let shown =
-            known.iter().take(MOST_SHOWN).map(|(name, kind)| format!("{name} ({kind})"));
-        let shown: Vec<_> = shown.collect();
+        let shown = known.iter().take(MOST_SHOWN);
+        let shown: Vec<_> = shown
+            .map(|(name, kind)| format!("{} ({kind})", name.escape_debug()))
+            .collect();
         let more = match known.len().saturating_sub(MOST_SHOWN) {
             0 => String::new(),
             n => format!(" and {n} more"),
         };
+        let name = name.escape_debug();
         match shown.is_empty() {
             true => format!("there is no field `{name}`, nor any other"),
             false => format!(

@@ -1,9 +1,9 @@
 //! The first image of a TIFF as Pillow reads it (`TiffImagePlugin.py`, `TiffDecode.c`), upright.
 //!
 //! Strips and tiles; uncompressed, PackBits, LZW and deflate with predictors, JPEG of both kinds, fax;
-//! grey, palettes, RGB, YCbCr, Lab and CMYK of up to 32 bits. Other compressions and colours are refused by name. Pillow
-//! reads uncompressed files itself and gives all others to libtiff, and some details differ between the
-//! two; so they do here.
+//! grey, palettes, RGB, YCbCr, Lab and CMYK of up to 32 bits. Other compressions and colours are
+//! refused by name. Pillow reads uncompressed files itself and gives all others to libtiff, and some
+//! details differ between the two; so they do here.
 
 mod codecs;
 mod directory;
@@ -197,8 +197,11 @@ impl Layout<'_> {
         check_room_of_part(stride, height)?;
         if let Some(ycbcr) = &self.kind.ycbcr {
             ycbcr.check_rows(width)?;
+            // TIFF's default, all rows, may be written out.
+            let is_default = !is_tiled && stated == u32::MAX as usize;
+            let rows = if is_default { self.height } else { stated };
             // Pillow has a bound of its own for the room of such a part.
-            if stated.saturating_mul(self.width) > (i32::MAX / 4) as usize {
+            if rows.saturating_mul(self.width) > (i32::MAX / 4) as usize {
                 return Err(damaged("its strips are too large"));
             }
         }

@@ -124,9 +124,13 @@ impl Drop for DeviceProcess {
     }
 }
 
-/// The binary next to the running one (or one folder up, where test binaries live), else the
-/// one that the environment names, else the one on the PATH.
+/// The program that the environment names, as the Python package does with its own, else the one next to the
+/// running one (or one folder up, where test binaries live), else the one on the PATH.
 pub(crate) fn firmware_sim() -> Result<PathBuf, String> {
+    // First: in the package the running program is Python's, and another version may lie next to it.
+    if let Some(path) = std::env::var_os("BOTHENDS_FIRMWARE_SIM") {
+        return Ok(PathBuf::from(path));
+    }
     let beside = std::env::current_exe().ok().and_then(|exe| {
         exe.ancestors()
             .skip(1)
@@ -136,9 +140,6 @@ pub(crate) fn firmware_sim() -> Result<PathBuf, String> {
     });
     if let Some(path) = beside {
         return Ok(path);
-    }
-    if let Some(path) = std::env::var_os("BOTHENDS_FIRMWARE_SIM") {
-        return Ok(PathBuf::from(path));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

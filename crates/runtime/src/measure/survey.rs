@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bothends_dataset::{Ask, Format, Found};
+use bothends_dataset::{Ask, Format, Found, NamedField};
 use bothends_io::Folder;
 
 use crate::error::RuntimeError;
@@ -60,8 +60,8 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
     }
     lines.extend(found.note.map(str::to_owned));
     if !found.names.is_empty() {
-        let names = found.names.iter().map(|it| format!("{} ({})", it.name, it.kind));
-        let names: Vec<_> = names.collect();
+        let name = |it: &NamedField| format!("{} ({})", it.name.escape_debug(), it.kind);
+        let names: Vec<_> = found.names.iter().map(name).collect();
         lines.push(format!("fields: {}", names.join(", ")));
     }
     Ok(lines)

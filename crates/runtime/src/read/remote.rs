@@ -33,8 +33,12 @@ use crate::threads::shutdown::{PATIENCE, Stop};
 const ATTEMPT: Duration = Duration::from_secs(5);
 const ATTEMPTS: Duration = Duration::from_secs(10);
 
-/// Reads of one batch's fields that are under way at once.
+/// Reads of one batch's fields that are under way at once, and their bytes: they share the link.
 const MOST_AT_ONCE: usize = 64;
+const MOST_BYTES_AT_ONCE: u64 = 8 << 20;
+
+/// Bytes per second that a link brings at least.
+const SLOWEST: u64 = 512 << 10;
 
 /// The pause behind the first attempt that fails; each later one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -47,6 +51,8 @@ pub(crate) struct Remote {
     identities: Identities,
     /// What is kept of it on a local disk.
     cache: Option<Arc<Kept>>,
+    /// The most requests in flight, where the user bounds them.
+    most_requests: Option<u32>,
     /// For single reads: each thread takes one, and puts it back.
     fetchers: Mutex<Vec<Fetcher>>,
 }
@@ -73,7 +79,7 @@ pub(crate) fn of_mix(
     let identities = identities.collect::<Result<_, _>>()?;
     let locations = places.into_iter().map(|(name, place)| (name, place.into()));
     let objects = Arc::new(Together::new(locations.collect()));
-    Ok(Remote { objects, identities, cache: None, fetchers: Mutex::default() })
+    Ok(Remote::new(objects, identities))
 }
 
 /// The paths of a table's files.
@@ -97,8 +103,7 @@ impl Place {
         let identities = files(table).map(|path| self.0.identity(&path));
         let identities = identities.collect::<Result<_, _>>();
         let identities = identities.map_err(|error: StorageError| error.to_string())?;
-        let (objects, fetchers) = (self.into(), Mutex::default());
-        Ok(Remote { objects, identities, cache: None, fetchers })
+        Ok(Remote::new(self.into(), identities))
     }
 }
 
@@ -187,9 +192,15 @@ pub(crate) fn note(read: &ReadConfig, cache: Option<&Path>) -> Option<String> {
 }
 
 impl Remote {
-    /// The same with a cache of fetched records, where the settings name one; one line for the user where
-    /// it cannot be what was asked for. Blocks on the file system.
+    fn new(objects: Arc<dyn Objects>, identities: Identities) -> Self {
+        let (cache, most_requests, fetchers) = (None, None, Mutex::default());
+        Self { objects, identities, cache, most_requests, fetchers }
+    }
+
+    /// The same with the bounds of the settings and, where they name one, a cache of fetched records; one line
+    /// for the user where it cannot be what was asked for. Blocks on the file system.
     pub(crate) fn with_cache(mut self, config: &RunConfig) -> (Self, Option<String>) {
+        self.most_requests = config.read.fetch.requests;
         let (kept, note) = Kept::open(config, &self.objects.shown(""));
         let has_versions = self.identities.has_versions();
         let Some(kept) = kept.filter(|_| has_versions) else {
@@ -290,13 +301,13 @@ impl Remote {
     }
 
     /// Reads parts of objects all at once, so that they take a round trip together, with more attempts at those
-    /// that fail for the network's sake, ten seconds at most. In the order in which they were named.
+    /// that fail for the network's sake, until none has come for ten seconds and what a slow link takes for those
+    /// under way. In the order in which they were named.
     pub(crate) fn read_all(
         &self,
         parts: &[(String, Extent)],
         stop: &Stop,
     ) -> Vec<Result<Vec<u8>, Unmade>> {
-        let deadline = Instant::now() + ATTEMPTS;
         let mut fetcher = match self.fetcher() {
             Ok(fetcher) => fetcher,
             Err(_) => {
@@ -306,22 +317,55 @@ impl Remote {
                 return parts.iter().map(read).collect();
             }
         };
-        let mut values: Vec<Option<Result<Vec<u8>, Unmade>>> =
-            parts.iter().map(|_| None).collect();
+        let mut values: Vec<_> = parts.iter().map(|_| None).collect();
+        self.bring(parts, &mut fetcher, stop, &mut values);
+        // One with answers under way would take them for those of its next reader.
+        if fetcher.in_flight() == 0 {
+            let mut fetchers =
+                self.fetchers.lock().unwrap_or_else(PoisonError::into_inner);
+            fetchers.push(fetcher);
+        }
+        let late = |object: &str| {
+            let place = self.shown(object);
+            Err(StorageError::TimedOut { place, after: ATTEMPTS })
+        };
+        let values = values.into_iter().zip(parts).map(|(value, (object, _))| {
+            value.unwrap_or_else(|| late(object)).map_err(|error| unmade(&error))
+        });
+        values.collect()
+    }
+
+    /// What came of each part; of one that still fails, why it did last.
+    fn bring(
+        &self,
+        parts: &[(String, Extent)],
+        fetcher: &mut Fetcher,
+        stop: &Stop,
+        values: &mut [Option<Result<Vec<u8>, StorageError>>],
+    ) {
+        let most = self.most_requests.map_or(MOST_AT_ONCE, |most| most as usize);
+        let most = most.clamp(1, MOST_AT_ONCE);
+        let n_of = |nth: usize| u64::from(parts[nth].1.len);
         let mut waiting: Vec<usize> = (0..parts.len()).rev().collect();
-        let mut again = Vec::new();
-        let mut pause = FIRST_PAUSE;
-        while Instant::now() < deadline && !stop.is_set() {
-            while fetcher.in_flight() < MOST_AT_ONCE
-                && let Some(nth) = waiting.pop()
+        let all: u64 = waiting.iter().map(|&nth| n_of(nth)).sum();
+        let most_bytes = MOST_BYTES_AT_ONCE.min(all);
+        let (mut again, mut pause, mut n_bytes) = (Vec::new(), FIRST_PAUSE, 0);
+        let mut came = Instant::now();
+        while came.elapsed() < ATTEMPTS + on_slowest(n_bytes) && !stop.is_set() {
+            while fetcher.in_flight() < most
+                && let Some(nth) = waiting.pop_if(|nth| {
+                    n_bytes == 0 || n_bytes + n_of(*nth) <= MOST_BYTES_AT_ONCE
+                })
             {
+                n_bytes += n_of(nth);
                 let (object, Extent { file, offset, len }) = &parts[nth];
                 fetcher.submit(Fetch {
                     tag: nth as u64,
                     object: object.as_str().into(),
                     range: *offset..offset.saturating_add(u64::from(*len)),
                     expected: self.identity(*file),
-                    timeout: ATTEMPT,
+                    // Others that are under way take their part of the link.
+                    timeout: ATTEMPT + on_slowest(n_of(nth).max(most_bytes)),
                 });
             }
             if fetcher.in_flight() == 0 {
@@ -335,29 +379,14 @@ impl Remote {
             }
             let Some(fetched) = fetcher.poll(PATIENCE) else { continue };
             let Ok(nth) = usize::try_from(fetched.tag) else { continue };
-            match fetched.result {
-                Ok(bytes) => values[nth] = Some(Ok(bytes.to_vec())),
+            n_bytes -= n_of(nth);
+            match &fetched.result {
+                Ok(_) => (came, pause) = (Instant::now(), FIRST_PAUSE),
                 Err(error) if error.is_transient() => again.push(nth),
-                Err(error) => values[nth] = Some(Err(unmade(&error))),
+                Err(_) => {}
             }
+            values[nth] = Some(fetched.result.map(|bytes| bytes.to_vec()));
         }
-        let is_idle = fetcher.in_flight() == 0;
-        // One with answers under way would take them for those of its next reader.
-        if is_idle {
-            let mut fetchers =
-                self.fetchers.lock().unwrap_or_else(PoisonError::into_inner);
-            fetchers.push(fetcher);
-        }
-        let parts = parts.iter().map(|(object, _)| object);
-        let late = |object: &str| {
-            let place = self.shown(object);
-            unmade(&StorageError::TimedOut { place, after: ATTEMPTS })
-        };
-        values
-            .into_iter()
-            .zip(parts)
-            .map(|(value, object)| value.unwrap_or_else(|| Err(late(object))))
-            .collect()
     }
 
     fn fetcher(&self) -> std::io::Result<Fetcher> {
@@ -398,6 +427,11 @@ impl Remote {
     }
 }
 
+/// What the slowest link takes for so many bytes.
+fn on_slowest(n_bytes: u64) -> Duration {
+    Duration::from_secs(n_bytes / SLOWEST)
+}
+
 /// What a record is whose bytes the store does not give: one that is not there, or ends too soon, is
 /// bad; whatever else fails tells nothing about it.
 fn unmade(error: &StorageError) -> Unmade {
@@ -406,5 +440,49 @@ fn unmade(error: &StorageError) -> Unmade {
     match is_of_object {
         true => Unmade::Bad(error.to_string()),
         false => Unmade::Machine(Failure::Remote(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_storage::{Answer, Double};
+
+    use super::*;
+
+    #[test]
+    fn what_fails_to_the_end_says_why() {
+        let stop = Stop::default();
+        let set = stop.clone();
+        let double = Double::answering(move |asked| {
+            if asked.number == 2 {
+                set.set();
+            }
+            let (place, why) = ("a".to_owned(), "reset by peer".to_owned());
+            Answer::Fails(Duration::ZERO, StorageError::Broken { place, why })
+        });
+        let remote = Remote::new(Arc::new(double), Identities::default());
+        let part = Extent { file: FileIdx(0), offset: 0, len: 1 };
+        let found = remote.read_all(&[("a".to_owned(), part)], &stop);
+        let [Err(Unmade::Machine(Failure::Remote(why)))] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert!(why.contains("reset by peer"), "{why}");
+    }
+
+    #[test]
+    fn all_are_brought_within_the_bounds_in_their_order() {
+        let double = Double::new().with("a", vec![7; 9 << 20]).with("b", "0123");
+        let mut remote = Remote::new(Arc::new(double), Identities::default());
+        remote.most_requests = Some(2);
+        let part = |object: &str, offset, len| {
+            (object.to_owned(), Extent { file: FileIdx(0), offset, len })
+        };
+        // The first is longer than all that may be under way together.
+        let parts =
+            [part("a", 0, 9 << 20), part("b", 1, 2), part("b", 0, 0), part("b", 3, 1)];
+        let found = remote.read_all(&parts, &Stop::default());
+        let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
+        assert_eq!(found[0].len(), 9 << 20);
+        assert_eq!(found[1..], [b"12".to_vec(), Vec::new(), b"3".to_vec()]);
     }
 }

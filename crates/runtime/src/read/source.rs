@@ -392,10 +392,18 @@ impl Source {
         piece: Piece,
         stop: &Stop,
     ) -> Result<Vec<u8>, Unmade> {
+        self.patiently(stop, || self.read_until(sample, piece, Some(stop)))
+    }
+
+    fn patiently(
+        &self,
+        stop: &Stop,
+        mut read: impl FnMut() -> Result<Vec<u8>, Unmade>,
+    ) -> Result<Vec<u8>, Unmade> {
         let deadline = Instant::now() + MACHINE_PATIENCE;
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.read_until(sample, piece, Some(stop)) {
+            match read() {
                 Err(Unmade::Machine(Failure::Local { .. }))
                     if !stop.is_set() && Instant::now() + pause < deadline =>
                 {

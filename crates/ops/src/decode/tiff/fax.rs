@@ -1,5 +1,5 @@
-//! Facsimile of groups 3 and 4 (ITU-T T.4 and T.6), strictly: what libtiff makes of damaged codes depends on the codes, so
-//! they are refused.
+//! Facsimile of groups 3 and 4 (ITU-T T.4 and T.6), strictly: what libtiff makes of damaged codes
+//! depends on the codes, so they are refused.
 
 use std::convert::Infallible;
 

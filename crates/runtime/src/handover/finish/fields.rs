@@ -8,7 +8,7 @@ use crate::config::run::BadPolicy;
 use crate::error::RuntimeError;
 use crate::handover::batch::Row;
 use crate::handover::batch::fields::FieldColumn;
-use crate::read::supplied::Unmade;
+use crate::read::supplied::Failure;
 
 impl Feed {
     /// The fields of these rows, and the rows that are to be left out because one of theirs is bad: the policy
@@ -20,11 +20,9 @@ impl Feed {
     ) -> Result<(Vec<FieldColumn>, Vec<usize>), RuntimeError> {
         let source = &self.maker.source;
         let samples: Vec<_> = rows.iter().map(|row| row.sample).collect();
-        let found = match source.row_fields(&samples, &self.chores, &self.stop) {
-            Ok(found) => found,
-            Err(Unmade::Machine(failure)) => return Err(failure.into_error()),
-            Err(Unmade::Bad(_)) => return Ok((Vec::new(), Vec::new())),
-        };
+        let found = source
+            .row_fields(&samples, &self.chores, &self.stop)
+            .map_err(Failure::into_error)?;
         let mut gone = Vec::new();
         for (row, why) in found.bad {
             let Some(sample) = rows[row].sample else { continue };

@@ -46,13 +46,13 @@ impl Source {
     /// The fields of these rows, as far as any were asked for. Blocks on the storage.
     ///
     /// # Errors
-    /// [`Unmade::Machine`] where it is the machine or the network that fails.
+    /// What the machine or the network says, where it is one of them that fails.
     pub(crate) fn row_fields(
         self: &Arc<Self>,
         rows: &[Option<SampleId>],
         chores: &Chores,
         stop: &Stop,
-    ) -> Result<RowFields, Unmade> {
+    ) -> Result<RowFields, Failure> {
         if self.fields.is_empty() {
             return Ok(RowFields::default());
         }
@@ -74,7 +74,7 @@ impl Source {
                             Ok(&read[..])
                         }
                         Some(Err(Unmade::Bad(why))) => Err(why),
-                        Some(Err(unmade @ Unmade::Machine(_))) => return Err(unmade),
+                        Some(Err(Unmade::Machine(failure))) => return Err(failure),
                         None => Err("was not read".to_owned()),
                     },
                 };
@@ -130,11 +130,17 @@ impl Source {
         let values: Arc<Mutex<Values>> = Arc::default();
         let pieces = reads.chunks(RUN).map(|run| {
             let (run, values) = (run.to_vec(), Arc::clone(&values));
-            let source = Arc::clone(self);
+            let (source, stop) = (Arc::clone(self), stop.clone());
             move || {
                 let mut files = HashMap::new();
                 for read in run {
-                    let value = source.read_value(read.extent, &mut files);
+                    let value = source.patiently(&stop, || {
+                        let value = source.read_value(read.extent, &mut files);
+                        if matches!(value, Err(Unmade::Machine(_))) {
+                            files.clear();
+                        }
+                        value
+                    });
                     let mut values =
                         values.lock().unwrap_or_else(PoisonError::into_inner);
                     values.insert((read.field, read.row), value);
