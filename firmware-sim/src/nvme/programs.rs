@@ -316,10 +316,14 @@ impl Programs {
     /// Forgets the sets of a controller that has gone. What an execution still uses overlaps with new sets
     /// until that has ended.
     pub(super) fn forget(&mut self, owner: u16) {
-        let gone = self.range_sets.extract_if(.., |_, set| set.owner == owner);
-        let used =
-            gone.map(|(_, set)| set.ranges).filter(|own| Arc::strong_count(own) > 1);
-        self.left.extend(used);
+        let left = &mut self.left;
+        self.range_sets.retain(|_, set| {
+            let goes = set.owner == owner;
+            if goes && Arc::strong_count(&set.ranges) > 1 {
+                left.push(Arc::clone(&set.ranges));
+            }
+            !goes
+        });
     }
 
     /// What is to run for Execute Program.
