@@ -106,6 +106,25 @@ fn rows_that_somebody_else_wrote_may_lack_their_length_or_their_bytes() {
     assert!(text.contains("row d`: its label is negative"), "{text}");
 }
 
+/// One refusal did cost the whole page before: a page of many could never be listed.
+#[test]
+fn each_length_that_is_missing_is_asked_for_again_by_itself() {
+    let n_refused = std::sync::atomic::AtomicUsize::new(0);
+    let turn = Box::new(move |_: usize, statement: &str| {
+        let is_length = statement.starts_with("SELECT size,") && statement.ends_with('?');
+        let is_refused = is_length && n_refused.fetch_add(1, Ordering::SeqCst) < 20;
+        if is_refused { Turn::Refuse(0x1001) } else { Turn::Answer }
+    });
+    let settings = Settings { turn, most_rows: 100, ..Settings::default() };
+    let server = Server::start(settings).unwrap();
+    for number in 0..20 {
+        server.put_cells(&[b'a' + number], &[("data", b"45")]);
+    }
+    let (objects, mut listed) = (open(&server.url()), Vec::new());
+    each_listed(&*objects, "", &mut |one| listed.push(one.unwrap().identity.len));
+    assert_eq!(listed, [2; 20]);
+}
+
 #[test]
 fn a_table_of_names_without_labels_is_read_as_files_are() {
     const PLAIN: &[Column] =
@@ -385,7 +404,7 @@ fn an_upload_into_the_table_of_the_plugin_makes_uuids_of_names() {
     assert_eq!(NAMED.len(), 4);
 }
 
-/// A data set whose classes are numbered anew has the same images.
+/// Classes may get other numbers while their images stay the same.
 #[test]
 fn a_sample_that_is_uploaded_with_another_label_gets_it() {
     let server = Server::start(Settings::default()).unwrap();

@@ -24,10 +24,13 @@ const IDENTIFY: Duration = Duration::from_secs(10);
 ///
 /// 1. Asking does not wait.
 /// 2. A [`Pending`] answer comes within the timeout of its request. One that is dropped ends its request.
-/// 3. Dropping the fetcher ends all requests and does not wait for the network.
+/// 3. In a process that was forked from the fetcher's own, every request fails as
+///    [`StorageError::Forked`], at once.
+/// 4. Dropping the fetcher ends all requests and does not wait for the network.
 #[derive(Debug)]
 pub struct SharedFetcher {
     orders: Option<mpsc::UnboundedSender<Order>>,
+    process: u32,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -39,7 +42,10 @@ enum Order {
 
 /// An answer that is to come.
 #[derive(Debug)]
-pub struct Pending<T>(oneshot::Receiver<Result<T, StorageError>>);
+pub struct Pending<T> {
+    answer: oneshot::Receiver<Result<T, StorageError>>,
+    process: u32,
+}
 
 impl<T> Pending<T> {
     /// Waits for it. Not for threads of an async runtime.
@@ -47,7 +53,10 @@ impl<T> Pending<T> {
     /// # Errors
     /// What the store said.
     pub fn wait(self) -> Result<T, StorageError> {
-        self.0.blocking_recv().unwrap_or_else(|_| Err(gone()))
+        if self.process != std::process::id() {
+            return Err(StorageError::Forked);
+        }
+        self.answer.blocking_recv().unwrap_or_else(|_| Err(gone()))
     }
 }
 
@@ -65,7 +74,8 @@ impl SharedFetcher {
             runtime.shutdown_background();
         };
         let thread = Builder::new().name("bothends-fetch".to_owned()).spawn(work)?;
-        Ok(Self { orders: Some(orders), thread: Some(thread) })
+        let process = std::process::id();
+        Ok(Self { orders: Some(orders), process, thread: Some(thread) })
     }
 
     /// Asks for a range; its tag means nothing here.
@@ -85,18 +95,23 @@ impl SharedFetcher {
         order: impl FnOnce(oneshot::Sender<Result<T, StorageError>>) -> Order,
     ) -> Pending<T> {
         let (answer, pending) = oneshot::channel();
-        if let Some(orders) = &self.orders {
+        if let Some(orders) = self.orders.as_ref().filter(|_| !self.is_elsewhere()) {
             // A thread that is gone drops the sender, which is an answer, too.
             let _ = orders.send(order(answer));
         }
-        Pending(pending)
+        Pending { answer: pending, process: self.process }
+    }
+
+    /// Whether this is another process than the one with the thread.
+    fn is_elsewhere(&self) -> bool {
+        self.process != std::process::id()
     }
 }
 
 impl Drop for SharedFetcher {
     fn drop(&mut self) {
         self.orders = None;
-        if let Some(thread) = self.thread.take() {
+        if let (false, Some(thread)) = (self.is_elsewhere(), self.thread.take()) {
             // It has nothing to say but that it panicked, which the panic's message told.
             let _ = thread.join();
         }
@@ -165,6 +180,18 @@ mod tests {
         assert_eq!(fetcher.identify("b").wait().unwrap().len, 4);
         let missing = fetcher.fetch(fetch("c", minute)).wait();
         assert!(matches!(missing, Err(StorageError::NotFound { .. })), "{missing:?}");
+    }
+
+    #[test]
+    fn in_another_process_every_request_fails_at_once() {
+        let double = Double::new().with("a", "0123");
+        let mut fetcher = SharedFetcher::start(Arc::new(double)).unwrap();
+        // As a fork would: the number is another one, and the thread is not here.
+        fetcher.process = fetcher.process.wrapping_add(1);
+        let fetched = fetcher.fetch(fetch("a", Duration::from_secs(60))).wait();
+        assert_eq!(fetched, Err(StorageError::Forked));
+        assert_eq!(fetcher.identify("a").wait(), Err(StorageError::Forked));
+        fetcher.process = std::process::id();
     }
 
     #[test]

@@ -14,10 +14,12 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::future::{self, BoxFuture, FutureExt};
 use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::sync::OnceCell;
 
@@ -28,13 +30,18 @@ use crate::{Arrivals, Identity, Listed, Objects, Put, StorageError};
 use cluster::{Cluster, Failure};
 use connection::{Access, Trouble};
 use frame::{Answer, Consistency, Failed, Rows, Run};
-use layout::{Key, Label, Layout, number, quoted};
+use layout::{Key, Label, Layout, Row, number, quoted};
 
 /// The port of CQL.
 const PORT: u16 = 9042;
 /// Rows of one answer of a listing; fewer where each holds the object's bytes.
 const ROWS_OF_PAGE: i32 = 5000;
 const WHOLE_ROWS_OF_PAGE: i32 = 16;
+/// A page that takes longer is asked for with so many times fewer rows.
+const PAGE_WITHIN: Duration = Duration::from_secs(2);
+const FEWER: i32 = 8;
+/// Rows of a page whose lengths are asked for at the same time, where the rows do not say them.
+const LENGTHS_AT_ONCE: usize = 32;
 
 /// The rows of a table.
 pub(crate) struct Cql {
@@ -243,39 +250,56 @@ impl Cql {
         &self,
         prefix: &str,
         state: Option<&[u8]>,
-    ) -> Result<(Vec<Listed>, Option<Bytes>), StorageError> {
+        fewer: &AtomicI32,
+    ) -> Result<(Vec<Row>, Option<Bytes>), StorageError> {
         let layout = self.layout(&self.url).await?;
-        let n_rows = if layout.has_size() { ROWS_OF_PAGE } else { WHOLE_ROWS_OF_PAGE };
-        let statement = layout.list(&self.table());
-        let run = run(&[], Some((n_rows, state)));
-        let answer = self.cluster.execute(&statement, run, None).await;
-        let Rows { rows, more } = rows(answer, &self.url)?;
-        let mut listed = Vec::with_capacity(rows.len());
-        for row in rows.iter().filter_map(|cells| layout.row(cells)) {
-            if !row.name.starts_with(prefix) || !is_plain(&row.name) {
-                continue;
-            }
-            let modified = row.written.and_then(since_1970);
-            let identity = match row.len {
-                Some(len) => Identity { len, modified, etag: None },
-                None => match self.identity(&row.name).await {
-                    Ok(identity) => identity,
-                    // It has no bytes.
-                    Err(StorageError::NotFound { .. }) => continue,
-                    Err(error) => return Err(error),
-                },
-            };
-            let label = self.label(layout, &row)?;
-            listed.push(Listed { name: row.name, identity, label });
+        let most = if layout.has_size() { ROWS_OF_PAGE } else { WHOLE_ROWS_OF_PAGE };
+        // Only this listing has it.
+        let n_rows = most.min(fewer.load(Ordering::Relaxed)).max(1);
+        let rows = self.rows_of_page(layout, prefix, (n_rows, state));
+        if n_rows == 1 {
+            return rows.await;
         }
-        Ok((listed, more.filter(|more| !more.is_empty())))
+        tokio::time::timeout(PAGE_WITHIN, rows).await.unwrap_or_else(|_| {
+            fewer.store(n_rows / FEWER, Ordering::Relaxed);
+            Err(StorageError::TimedOut { place: self.url.clone(), after: PAGE_WITHIN })
+        })
     }
 
-    fn label(
+    async fn rows_of_page(
         &self,
         layout: &Layout,
-        row: &layout::Row,
-    ) -> Result<Labelled, StorageError> {
+        prefix: &str,
+        page: (i32, Option<&[u8]>),
+    ) -> Result<(Vec<Row>, Option<Bytes>), StorageError> {
+        let statement = layout.list(&self.table());
+        let run = run(&[], Some(page));
+        let answer = self.cluster.execute(&statement, run, None).await;
+        let Rows { rows, more } = rows(answer, &self.url)?;
+        let rows = rows.iter().filter_map(|cells| layout.row(cells));
+        let rows = rows.filter(|row| row.name.starts_with(prefix) && is_plain(&row.name));
+        Ok((rows.collect(), more.filter(|more| !more.is_empty())))
+    }
+
+    /// A row as an object; nothing of one without bytes.
+    async fn listed(&self, row: Row) -> Option<Result<Listed, StorageError>> {
+        let modified = row.written.and_then(since_1970);
+        let identity = match row.len {
+            Some(len) => Ok(Identity { len, modified, etag: None }),
+            None => self.identify(&row.name).await,
+        };
+        if let Err(StorageError::NotFound { .. }) = identity {
+            return None;
+        }
+        let listed = async {
+            let (identity, layout) = (identity?, self.layout(&self.url).await?);
+            let label = self.label(layout, &row)?;
+            Ok(Listed { name: row.name, identity, label })
+        };
+        Some(listed.await)
+    }
+
+    fn label(&self, layout: &Layout, row: &Row) -> Result<Labelled, StorageError> {
         match (layout.label(), layout.key, row.label) {
             // The names are as good as those of files.
             (None, Key::Text, _) => Ok(Labelled::Elsewhere),
@@ -389,18 +413,31 @@ impl Objects for Cql {
         &'a self,
         prefix: &'a str,
     ) -> BoxStream<'a, Result<Listed, StorageError>> {
-        let pages = stream::unfold(Some(None::<Bytes>), move |state| async move {
-            let state = state?;
-            let attempt = || self.page(prefix, state.as_deref());
-            Some(match retried(&self.url, attempt).await {
-                Ok((listed, more)) => {
-                    let listed: Vec<_> = listed.into_iter().map(Ok).collect();
-                    (stream::iter(listed), more.map(Some))
-                }
-                Err(error) => (stream::iter(vec![Err(error)]), None),
-            })
+        let fewer = Arc::new(AtomicI32::new(i32::MAX));
+        let pages = stream::unfold(Some(None::<Bytes>), move |state| {
+            let fewer = Arc::clone(&fewer);
+            async move {
+                let state = state?;
+                let attempt = || self.page(prefix, state.as_deref(), &fewer);
+                Some(match retried(&self.url, attempt).await {
+                    Ok((rows, more)) => {
+                        // Each length that is missing has attempts of its own.
+                        let listed = stream::iter(rows).map(|row| self.listed(row));
+                        let listed = listed.buffered(LENGTHS_AT_ONCE);
+                        (listed.filter_map(future::ready).boxed(), more.map(Some))
+                    }
+                    Err(error) => (stream::iter([Err(error)]).boxed(), None),
+                })
+            }
         });
-        pages.flatten().boxed()
+        let all = pages.flatten();
+        // After an error the stream ends.
+        let until = all.scan(false, |has_failed, one| {
+            let next = (!*has_failed).then_some(one);
+            *has_failed |= matches!(next, Some(Err(_)));
+            future::ready(next)
+        });
+        until.boxed()
     }
 
     fn identify<'a>(
@@ -535,5 +572,8 @@ impl Put for Cql {
 fn part(bytes: &Bytes, range: &Range<u64>) -> Option<Bytes> {
     let start = usize::try_from(range.start).ok()?;
     let end = usize::try_from(range.end).ok()?;
-    (start <= end && end <= bytes.len()).then(|| bytes.slice(start..end))
+    let part = (start <= end && end <= bytes.len()).then(|| bytes.slice(start..end))?;
+    // A small one must not keep the whole row in memory.
+    let is_small = part.len() < bytes.len() / 2;
+    Some(if is_small { Bytes::copy_from_slice(&part) } else { part })
 }

@@ -87,6 +87,11 @@ impl Objects for Together {
     fn shown(&self, object: &str) -> String {
         match self.split(object) {
             Some((objects, inside)) => objects.shown(inside),
+            None if object.is_empty() => {
+                let all = self.0.iter();
+                let shown = all.map(|(name, it)| format!("{name}={}", it.shown("")));
+                shown.collect::<Vec<_>>().join(", ")
+            }
             None => object.to_owned(),
         }
     }

@@ -63,22 +63,34 @@ pub(super) struct Connection {
 /// Who waits for which answer.
 #[derive(Debug, Default)]
 struct Asked {
+    /// With when the request has been sent at the latest.
     waiting: HashMap<i16, (Instant, oneshot::Sender<Result<Answer, Trouble>>)>,
+    /// When all requests have been sent at the latest.
+    sent: Option<Instant>,
     next: i16,
     /// Why there will be no more answers.
     ended: Option<Trouble>,
 }
 
 impl Asked {
-    /// A number that no other request has.
-    fn enter(&mut self, tell: oneshot::Sender<Result<Answer, Trouble>>) -> Option<i16> {
+    /// A number that no other request has, for one of `len` bytes. What an upload sends may be on its way for
+    /// long, and that nobody answers it before is no silence.
+    fn enter(
+        &mut self,
+        len: usize,
+        now: Instant,
+        tell: oneshot::Sender<Result<Answer, Trouble>>,
+    ) -> Option<i16> {
         if self.ended.is_some() || self.waiting.len() >= MOST_ASKED {
             return None;
         }
         loop {
             self.next = self.next.wrapping_add(1).max(0);
             if !self.waiting.contains_key(&self.next) {
-                self.waiting.insert(self.next, (Instant::now(), tell));
+                let begins = self.sent.map_or(now, |sent| sent.max(now));
+                let sent = begins + Duration::from_secs_f64(len as f64 / SLOWEST);
+                self.sent = Some(sent);
+                self.waiting.insert(self.next, (sent, tell));
                 return Some(self.next);
             }
         }
@@ -93,7 +105,7 @@ impl Asked {
     }
 
     fn is_overdue(&self, now: Instant) -> bool {
-        let late = |since: &Instant| now.duration_since(*since) >= SILENT_FOR;
+        let late = |sent: &Instant| now.saturating_duration_since(*sent) >= SILENT_FOR;
         self.waiting.values().any(|(since, _)| late(since))
     }
 }
@@ -132,19 +144,25 @@ impl Connection {
         let asked = Arc::new(Mutex::new(Asked::default()));
         let (outgoing, mut frames) = mpsc::unbounded_channel::<Bytes>();
         let (writing, reading) = (Arc::clone(&asked), Arc::clone(&asked));
-        let reader = tokio::spawn(async move {
+        let mut reader = tokio::spawn(async move {
             let why = read(&mut from, &reading).await;
             lock(&reading).end(why);
         });
         tokio::spawn(async move {
-            while let Some(frame) = frames.recv().await {
-                if let Err(error) = to.write_all(&frame).await {
-                    lock(&writing).end(broken(&error));
-                    break;
+            let write = async {
+                while let Some(frame) = frames.recv().await {
+                    if let Err(error) = to.write_all(&frame).await {
+                        lock(&writing).end(broken(&error));
+                        break;
+                    }
                 }
+            };
+            tokio::select! {
+                // Nobody has the connection any more, or it broke.
+                () = write => reader.abort(),
+                // Nobody waits for what a node does not take.
+                _ = &mut reader => return,
             }
-            // Nobody has the connection any more, or it broke.
-            reader.abort();
             let _ = to.shutdown().await;
         });
         Self { outgoing, asked, prepared: Mutex::default() }
@@ -180,7 +198,8 @@ impl Connection {
         let stream = {
             let mut asked = lock(&self.asked);
             let full = || Trouble::Broken("too many requests on one connection".into());
-            asked.enter(tell).ok_or_else(|| asked.ended.clone().unwrap_or_else(full))?
+            let entered = asked.enter(body.len(), Instant::now(), tell);
+            entered.ok_or_else(|| asked.ended.clone().unwrap_or_else(full))?
         };
         let gone = || Trouble::Broken("the connection was closed".to_owned());
         self.outgoing.send(frame::request(ask, stream, body)).map_err(|_| gone())?;
@@ -310,5 +329,25 @@ fn untrusted(error: &io::Error) -> Trouble {
             let why = format!("the TLS handshake broke off: {}", error.kind());
             Trouble::Unreachable(why)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_request_is_not_overdue_while_it_is_sent() {
+        let (mut asked, now) = (Asked::default(), Instant::now());
+        let after = |seconds| now + Duration::from_secs(seconds);
+        let mut enter = |len| asked.enter(len, now, oneshot::channel().0).unwrap();
+        enter(100);
+        let long = [enter(1 << 20), enter(1 << 20)];
+        assert!(!asked.is_overdue(after(3)) && asked.is_overdue(after(5)));
+        asked.waiting.retain(|stream, _| long.contains(stream));
+        assert!(!asked.is_overdue(after(11)), "8 s for each of them");
+        assert!(asked.is_overdue(after(13)));
+        asked.waiting.remove(&long[0]);
+        assert!(!asked.is_overdue(after(19)) && asked.is_overdue(after(21)));
     }
 }
