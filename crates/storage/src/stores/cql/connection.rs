@@ -23,6 +23,8 @@ use super::frame::{self, Answer, Ask, HEADER_BYTES, Header, LONGEST_BODY, Run};
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// A node that says nothing for longer, though it was asked, is given up: early enough to ask another one.
 const SILENT_FOR: Duration = Duration::from_secs(4);
+/// Bytes of requests that a connection takes in a second, at least.
+const SLOWEST: f64 = (128 << 10) as f64;
 /// Requests on one connection; the protocol has 32,768.
 const MOST_ASKED: usize = 4096;
 
