@@ -27,7 +27,6 @@ mod serving;
 mod subsystem;
 mod target;
 mod wire;
-mod writer;
 
 pub use blocks::{BlockMedia, MediaError};
 pub use checksum::Checksum;

@@ -1,6 +1,8 @@
 //! The target: sockets and threads around the rest. A thread accepts, and each connection has one that reads
 //! and answers; what a program takes long for is answered by the pool.
 
+mod writer;
+
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,7 +23,7 @@ use super::pool::Pool;
 use super::queue::{Answer, Controllers, DISCOVERY, Queue, lock};
 use super::subsystem::Subsystem;
 use super::wire::Wire;
-use super::writer::{Writer, is_pause};
+use writer::{Writer, is_pause};
 
 /// Controllers at a time.
 const MOST_CONTROLLERS: usize = 256;

@@ -569,10 +569,8 @@ fn a_batch_is_needed_when_the_consumer_comes_to_it_and_the_host_does_not() {
     assert_eq!(need(&starving, 999), 0, "the host alone is never through in time");
     let unknown = EpochConfig { accelerator_ns: None, ..fed.clone() };
     assert_eq!(need(&unknown, 999), 0, "who knows nothing asks for all");
-    let mut alone = fed.clone();
-    alone.front.prior_ns = None;
-    assert_eq!(need(&alone, 20), 200 * MILLI);
-    // What is made and waits need not be made.
+    let front = FrontConfig { prior_ns: None, ..fed.front };
+    assert_eq!(need(&EpochConfig { front, ..fed.clone() }, 20), 200 * MILLI);
     let mut epoch = EpochState::new(fed);
     let made = epoch.next_back(D0, at(0)).unwrap();
     let before = epoch.need_ns(BatchIdx(20), at(0));
