@@ -99,7 +99,9 @@ pub fn shards(bytes: &[u8]) {
                 let FieldPlace::Extent(extent) = field.place(row) else { continue };
                 let path = found.table.file_path(extent.file);
                 let mut value = vec![0; extent.len as usize];
-                storage.read(&path, extent.offset, &mut value).expect("it lies in its file");
+                storage
+                    .read(&path, extent.offset, &mut value)
+                    .expect("it lies in its file");
             }
         }
     }
