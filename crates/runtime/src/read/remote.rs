@@ -11,7 +11,7 @@ use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bothends_core::sample::{Extent, FileIdx};
 use bothends_dataset::{DatasetError, FileMark, Found, Table};
@@ -43,12 +43,20 @@ const SLOWEST: u64 = 512 << 10;
 /// The pause behind the first attempt that fails; each later one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
+/// A time in whole seconds tells versions apart only where it is as old as this: an object may be changed twice
+/// within a second, and clocks differ.
+const SETTLED: Duration = Duration::from_secs(60);
+
 /// The objects of a data set in a remote store.
 #[derive(Debug)]
 pub(crate) struct Remote {
     objects: Arc<dyn Objects>,
     /// What the files of the table were when they were listed, by their numbers.
     identities: Identities,
+    /// Which of the files are of this machine; none where none is.
+    are_local: Vec<bool>,
+    /// When they were listed, since 1970.
+    listed: Duration,
     /// What is kept of it on a local disk.
     cache: Option<Arc<Kept>>,
     /// The most requests in flight, where the user bounds them.
@@ -59,7 +67,10 @@ pub(crate) struct Remote {
 
 /// Where a data set was found.
 #[derive(Debug)]
-pub(crate) struct Place(View);
+pub(crate) struct Place {
+    view: View,
+    is_local: bool,
+}
 
 /// The objects of several data sets, of which `table` has the files below the names of theirs.
 ///
@@ -69,17 +80,19 @@ pub(crate) fn of_mix(
     places: Vec<(String, Place)>,
     table: &Table,
 ) -> Result<Remote, String> {
+    let mut are_local = Vec::new();
     let identities = files(table).map(|path| {
         let (name, inside) = path.split_once('/').unwrap_or((&path, ""));
         let found = places.iter().find(|(known, _)| known == name);
-        let (_, Place(view)) =
+        let (_, Place { view, is_local }) =
             found.ok_or_else(|| format!("`{path}` is in no data set"))?;
+        are_local.push(*is_local);
         view.identity(inside).map_err(|error| error.to_string())
     });
     let identities = identities.collect::<Result<_, _>>()?;
     let locations = places.into_iter().map(|(name, place)| (name, place.into()));
     let objects = Arc::new(Together::new(locations.collect()));
-    Ok(Remote::new(objects, identities))
+    Ok(Remote { are_local, ..Remote::new(objects, identities) })
 }
 
 /// The paths of a table's files.
@@ -89,8 +102,8 @@ fn files(table: &Table) -> impl Iterator<Item = String> + '_ {
 }
 
 impl From<Place> for Arc<dyn Objects> {
-    fn from(Place(view): Place) -> Self {
-        Self::clone(view.objects())
+    fn from(place: Place) -> Self {
+        Self::clone(place.view.objects())
     }
 }
 
@@ -100,7 +113,7 @@ impl Place {
     /// # Errors
     /// One line: what the store says of one that was not listed.
     pub(crate) fn of_table(self, table: &Table) -> Result<Remote, String> {
-        let identities = files(table).map(|path| self.0.identity(&path));
+        let identities = files(table).map(|path| self.view.identity(&path));
         let identities = identities.collect::<Result<_, _>>();
         let identities = identities.map_err(|error: StorageError| error.to_string())?;
         Ok(Remote::new(self.into(), identities))
@@ -152,13 +165,14 @@ pub(crate) fn find_local(
 ) -> Result<(Found, Place), String> {
     let (root, target) = root_and_target(data)?;
     let view = View::start(Arc::new(Folder(root))).map_err(|e| e.to_string())?;
-    in_view(view, &target, looking)
+    let (found, place) = in_view(view, &target, looking)?;
+    Ok((found, Place { is_local: true, ..place }))
 }
 
 fn in_view(view: View, target: &str, looking: Looking) -> Result<(Found, Place), String> {
     let found = looking.find(&view, target);
     let found = found.map_err(|error| said(&error))?;
-    Ok((found, Place(view)))
+    Ok((found, Place { view, is_local: false }))
 }
 
 /// What the store said where it is the store that failed: it names the place itself.
@@ -193,8 +207,15 @@ pub(crate) fn note(read: &ReadConfig, cache: Option<&Path>) -> Option<String> {
 
 impl Remote {
     fn new(objects: Arc<dyn Objects>, identities: Identities) -> Self {
-        let (cache, most_requests, fetchers) = (None, None, Mutex::default());
-        Self { objects, identities, cache, most_requests, fetchers }
+        Self {
+            objects,
+            identities,
+            are_local: Vec::new(),
+            listed: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            cache: None,
+            most_requests: None,
+            fetchers: Mutex::default(),
+        }
     }
 
     /// The same with the bounds of the settings and, where they name one, a cache of fetched records; one line
@@ -218,9 +239,14 @@ impl Remote {
     }
 
     /// What the cache knows a record by that has this key and lies in `file`; `None` where it could not
-    /// tell one version of that object from another.
+    /// tell one version of that object from another, or where the file is of this machine anyway.
     pub(crate) fn cache_name(&self, key: u64, file: FileIdx) -> Option<Name> {
-        let Identity { len, modified, etag } = self.identity(file)?;
+        let is_local = usize::try_from(file.0).ok().and_then(|at| self.are_local.get(at));
+        if is_local == Some(&true) {
+            return None;
+        }
+        let identity = self.identity(file).filter(|it| is_settled(it, self.listed))?;
+        let Identity { len, modified, etag } = identity;
         let modified = modified.map(|since| i128::try_from(since.as_nanos()));
         let modified = modified.map(|ns| ns.unwrap_or(i128::MAX));
         Name::of_object(key, (len, etag.as_deref(), modified))
@@ -432,6 +458,14 @@ fn on_slowest(n_bytes: u64) -> Duration {
     Duration::from_secs(n_bytes / SLOWEST)
 }
 
+/// Whether each later version of an object that was listed then is told from this one.
+fn is_settled(Identity { modified, etag, .. }: &Identity, listed: Duration) -> bool {
+    let is_coarse_and_new = |modified: &Duration| {
+        modified.subsec_nanos() == 0 && modified.saturating_add(SETTLED) > listed
+    };
+    etag.is_some() || !modified.as_ref().is_some_and(is_coarse_and_new)
+}
+
 /// What a record is whose bytes the store does not give: one that is not there, or ends too soon, is
 /// bad; whatever else fails tells nothing about it.
 fn unmade(error: &StorageError) -> Unmade {
@@ -445,6 +479,7 @@ fn unmade(error: &StorageError) -> Unmade {
 
 #[cfg(test)]
 mod tests {
+    use bothends_dataset::{Ask, JoinLabels};
     use bothends_storage::{Answer, Double};
 
     use super::*;
@@ -484,5 +519,43 @@ mod tests {
         let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
         assert_eq!(found[0].len(), 9 << 20);
         assert_eq!(found[1..], [b"12".to_vec(), Vec::new(), b"3".to_vec()]);
+    }
+
+    #[test]
+    fn a_version_that_a_later_one_may_look_like_is_not_kept() {
+        let of = |modified: Option<f64>, etag: Option<&str>| Identity {
+            len: 1,
+            modified: modified.map(Duration::from_secs_f64),
+            etag: etag.map(Arc::from),
+        };
+        let listed = Duration::from_millis(1_000_500);
+        for (modified, etag, expected) in [
+            (Some(1000.0), None, false),
+            (Some(1001.0), None, false),
+            (Some(900.0), None, true),
+            (Some(1000.25), None, true),
+            (Some(1000.0), Some("a"), true),
+        ] {
+            assert_eq!(is_settled(&of(modified, etag), listed), expected, "{modified:?}");
+        }
+    }
+
+    #[test]
+    fn files_of_this_machine_are_not_kept_a_second_time() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("cat")).unwrap();
+        std::fs::write(folder.path().join("cat/1.jpg"), "01").unwrap();
+        let looking = || Looking { ask: Ask::Nothing, tables: None };
+        let local = find_local(folder.path(), looking()).unwrap();
+        let objects: Arc<dyn Objects> = Arc::new(Double::new().with("cat/1.jpg", "01"));
+        let remote = find(Path::new("x"), Some(&objects), looking()).unwrap().unwrap();
+        let tables = [("a", &local.0.table), ("b", &remote.0.table)];
+        let table = Table::joined(&tables, JoinLabels::Merge).unwrap();
+        let names = ["a", "b"].map(str::to_owned).into_iter();
+        let mix = of_mix(names.zip([local.1, remote.1]).collect(), &table).unwrap();
+        let kept = [0, 1].map(|file| mix.cache_name(7, FileIdx(file)).is_some());
+        assert_eq!(kept, [false, true]);
+        let expected = format!("a={}/, b=memory:", folder.path().display());
+        assert_eq!(mix.shown(""), expected);
     }
 }

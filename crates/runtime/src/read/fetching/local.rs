@@ -38,7 +38,9 @@ impl Source {
     pub(crate) fn piece_to_fetch(&self, key: SampleKey, remote: &Remote) -> Piece {
         let whole = self.table.piece(key.sample, |_| None);
         let is_whole = remote.cache().is_some_and(|cache| {
-            cache.takes_more() || self.find_cached(remote, key.sample, whole).is_some()
+            let may_be_kept = self.cache_name(remote, key.sample).is_some();
+            (may_be_kept && cache.takes_more())
+                || self.find_cached(remote, key.sample, whole).is_some()
         });
         if is_whole { whole } else { self.piece(key) }
     }
