@@ -46,7 +46,7 @@ struct Args {
     media: Vec<DataRoot>,
     /// Where hosts connect: tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY; or
     /// nvme-tcp://HOST:PORT[/NQN], as a drive with NVMe's commands, whose blocks are the media: a folder's files one
-    /// behind the other, or an image
+    /// after the other, or an image. Anybody who reaches that port may read them, and write an image
     #[arg(long, value_name = "URL")]
     listen: Listen,
     /// Memory for programs of an NVMe device

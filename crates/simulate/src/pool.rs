@@ -30,6 +30,7 @@ pub use play::{PoolOutcome, play};
 pub use raw::{all, find};
 pub use table::pool_table;
 
+use crate::remote::nanoseconds;
 use crate::result::LABEL;
 
 /// A pool with a name, and how it is played.
@@ -312,13 +313,4 @@ fn float(n: u64) -> f64 {
 
 fn seconds(ns: u64) -> f64 {
     float(ns) / 1e9
-}
-
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "`as` saturates, and a time below 0 is none"
-)]
-fn nanoseconds(seconds: f64) -> u64 {
-    (seconds * 1e9) as u64
 }

@@ -226,6 +226,6 @@ fn after(at: Ns, seconds: f64) -> Ns {
     clippy::cast_sign_loss,
     reason = "`as` saturates, and a time below 0 is none"
 )]
-fn nanoseconds(seconds: f64) -> u64 {
+pub(crate) fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9) as u64
 }

@@ -45,12 +45,13 @@ fn run(
                 frame::draw(&view, area, screen.buffer_mut());
             })?;
             let left = every.saturating_sub(began.elapsed());
-            if left.is_zero() || stop.load(Ordering::Relaxed) {
-                break;
-            }
-            // Everything else is a key without a meaning, or another size of the screen.
+            // Keys are looked at also where the look took all of the time: Ctrl-C is one of them. Everything
+            // else is a key without a meaning, or another size of the screen.
             if event::poll(left.min(LOOK_EVERY))? && ends(&event::read()?) {
                 return Ok(());
+            }
+            if left.is_zero() || stop.load(Ordering::Relaxed) {
+                break;
             }
         }
     }

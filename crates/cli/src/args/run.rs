@@ -164,6 +164,8 @@ pub(crate) struct HostArgs {
     /// the room of the files. Nothing is written where the disk has not twice that room. With auto it grows
     /// only for data on other machines that fit in as a whole, within 64 GiB and on a disk of this machine.
     /// What is in it is read in any case.
+    ///
+    /// With --cache it bounds that directory; for remote data, the records kept there: auto is then 64 GiB.
     #[arg(
         long,
         value_name = "auto|off|SIZE",
@@ -173,7 +175,7 @@ pub(crate) struct HostArgs {
     pub(crate) cache_size: String,
     /// Of remote data: the most requests in flight
     ///
-    /// Within it, as many are in flight as raise throughput. By default, 256.
+    /// Within it, as many are in flight as raise throughput. From 1 to 4096; by default, 256.
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = at_least_1())]
     pub(crate) fetch_requests: Option<u32>,
     /// Of remote data: the most bytes that are requested and not yet with the workers, such as 256M

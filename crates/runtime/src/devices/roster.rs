@@ -277,8 +277,8 @@ impl Roster {
         self.0.changed.notify_all();
     }
 
-    /// Waits until every member that may be attached is attached or has been tried, or until then; how
-    /// many are attached.
+    /// Waits until as many tries have ended as members may be attached, or until then; how many are
+    /// attached. One that fails twice counts twice: whoever is not waited for joins the run later.
     pub(crate) fn settles(&self, by: Instant) -> u32 {
         let mut state = self.state();
         loop {
