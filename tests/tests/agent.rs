@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use bothends_agent::conformance::{self, Exercise, done};
 use bothends_core::recipe::Recipe;
 use bothends_csd::{ConnectOptions, CsdError, Session, connect};
 use bothends_tests::programs::program;
-use bothends_tests::{Setup, generated};
+use bothends_tests::{Setup, cql, generated};
 
 /// Nothing here takes longer; what does, hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -118,7 +118,7 @@ fn an_agent_reads_the_objects_that_the_host_reads() {
         let made = epoch.back.iter().map(|back| back.batches).sum::<u32>();
         assert!(strategy != "csd" || made > 0, "{:?}", epoch.back);
     }
-    // An object that the host has not listed is not taken for the one that it has.
+    // Folders are told by what is in them, so a copy is as good.
     let other = dir.path().join("other");
     copy(&data, &other);
     let place = format!("unix://{}", dir.path().join("second").display());
@@ -126,7 +126,33 @@ fn an_agent_reads_the_objects_that_the_host_reads() {
     let second = Agent::start(&place, Path::new(&other), &["--cores", "1"]);
     let devices = vec![second.url.clone()];
     let strict = Setup { devices, require_devices: true, ..remote };
-    let line = format!("{:#}", strict.run().unwrap_err());
+    assert_eq!(strict.run().unwrap().content_digest, local.content_digest);
+}
+
+/// A table with the same rows, written at another time, is not taken for the one that the host listed.
+#[test]
+fn an_agent_of_another_table_than_the_host_listed_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = generated().unwrap();
+    let tables = [(); 2].map(|()| cql::Server::start(cql::Settings::default()).unwrap());
+    for image in std::fs::read_dir(data.join("class-002")).unwrap().map(Result::unwrap) {
+        let key = image.file_name().into_encoded_bytes();
+        let bytes = std::fs::read(image.path()).unwrap();
+        tables[0].put(&key, &bytes, Some(1));
+        tables[1].put(&key, b"older", Some(1));
+        tables[1].put(&key, &bytes, Some(1));
+    }
+    let [same, other] = [0, 1].map(|nth: usize| {
+        let listen = format!("unix://{}", dir.path().join(nth.to_string()).display());
+        let url = tables[nth].url();
+        let agent = Agent::start(&listen, Path::new(&url), &["--cores", "1"]);
+        let devices = vec![agent.url.clone()];
+        let data: PathBuf = tables[0].url().into();
+        let run = Setup { devices, require_devices: true, ..Setup::new(&data) };
+        run.run()
+    });
+    same.unwrap();
+    let line = format!("{:#}", other.unwrap_err());
     assert!(line.contains("listed") && line.contains("--data-root"), "{line}");
 }
 
