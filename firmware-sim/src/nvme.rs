@@ -31,7 +31,7 @@ mod wire;
 pub use blocks::{BlockMedia, MediaError};
 pub use checksum::Checksum;
 pub use pair::{InProcess, InProcessQueue};
-pub use programs::{Call, Program};
+pub use programs::{Call, Done, Program, Work};
 pub use serving::NvmeAddress;
 pub(crate) use serving::{SCHEME, start};
 pub use subsystem::{Subsystem, SubsystemConfig};

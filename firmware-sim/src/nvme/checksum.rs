@@ -2,7 +2,7 @@
 
 use bothends_nvme::Status;
 
-use super::programs::{Call, Program};
+use super::programs::{Call, Done, Program, Work};
 
 /// Returns the CRC-32C of range 1.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ impl Program for Checksum {
         u64::from_le_bytes(*b"crc32c\0\0")
     }
 
-    fn run(&self, call: &Call<'_>) -> Result<u64, Status> {
+    fn run(&self, call: &Call<'_>) -> Result<Done, Status> {
         let bytes = call.range_bytes(1)?;
         let mut part = vec![0; PART.min(bytes) as usize];
         let (mut at, mut sum) = (0, 0);
@@ -28,6 +28,6 @@ impl Program for Checksum {
             sum = crc32c::crc32c_append(sum, part);
             at += n;
         }
-        Ok(sum.into())
+        Ok(Done { value: sum.into(), work: Work::Bytes(bytes.into()) })
     }
 }

@@ -115,7 +115,8 @@ impl InProcessQueue {
                     Answer::Waits => {}
                     Answer::Ends => return Err(Fatal::Sequence),
                     Answer::Execute(execution, later) => {
-                        let result = execution.run(&self.queue.subsystem().memory);
+                        let memory = &self.queue.subsystem().memory;
+                        let result = execution.run(memory).map(|done| done.value);
                         format.response(&later.completion(result), out);
                         self.wire.in_flight().end(id);
                     }

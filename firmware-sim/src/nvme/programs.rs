@@ -41,11 +41,36 @@ pub trait Program: Send + Sync + Debug {
     /// An identifier, told in the list of programs.
     fn id(&self) -> u64;
 
-    /// Runs it. The value that it returns is the completion's result. May block, on a thread of the pool.
+    /// Runs it. May block, on a thread of the pool.
     ///
     /// # Errors
     /// The status of the execution.
-    fn run(&self, call: &Call<'_>) -> Result<u64, Status>;
+    fn run(&self, call: &Call<'_>) -> Result<Done, Status>;
+}
+
+/// What an execution has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Done {
+    /// What it returns: the completion's result.
+    pub value: u64,
+    /// What it took, from which a model computes its time.
+    pub work: Work,
+}
+
+/// The work of an execution, in a measure that is the same on every machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Passes over so many bytes.
+    Bytes(u64),
+    /// Instructions of a program that was loaded.
+    Fuel(u64),
+    /// Images: their coded bytes, and the pixels that were decoded.
+    Images {
+        /// Bytes of the coded images.
+        coded_bytes: u64,
+        /// Pixels that they have.
+        pixels: u64,
+    },
 }
 
 /// What a program is called with: ranges of memory, counted from 1, two parameters, and the data of the
@@ -156,7 +181,7 @@ pub(super) struct Execution {
 
 impl Execution {
     /// Runs it; this takes as long as the program does.
-    pub(super) fn run(&self, memory: &Memory) -> Result<u64, Status> {
+    pub(super) fn run(&self, memory: &Memory) -> Result<Done, Status> {
         let call = Call {
             memory,
             ranges: &self.ranges,

@@ -366,7 +366,7 @@ impl Session<'_> {
                     if writer.has_ended() {
                         return;
                     }
-                    let result = execution.run(&subsystem.memory);
+                    let result = execution.run(&subsystem.memory).map(|done| done.value);
                     // Nothing holds the ranges when the host learns that they are free.
                     drop(execution);
                     let mut out = Vec::new();

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bothends_firmware_sim::nvme::{
-    BlockMedia, Call, Program, Subsystem, SubsystemConfig, Target, TargetConfig,
+    BlockMedia, Call, Done, Program, Subsystem, SubsystemConfig, Target, TargetConfig,
+    Work,
 };
 use bothends_nvme::Status;
 
@@ -26,12 +27,12 @@ impl Program for Sum {
         1
     }
 
-    fn run(&self, call: &Call<'_>) -> Result<u64, Status> {
+    fn run(&self, call: &Call<'_>) -> Result<Done, Status> {
         let mut bytes = vec![0; call.range_bytes(1)? as usize];
         call.read(1, 0, &mut bytes)?;
         let sum: u64 = bytes.iter().map(|byte| u64::from(*byte)).sum();
         call.write(2, 0, &sum.to_le_bytes())?;
-        Ok(call.parameter_1)
+        Ok(Done { value: call.parameter_1, work: Work::Bytes(bytes.len() as u64) })
     }
 }
 
@@ -44,12 +45,12 @@ impl Program for Wait {
         2
     }
 
-    fn run(&self, _: &Call<'_>) -> Result<u64, Status> {
+    fn run(&self, _: &Call<'_>) -> Result<Done, Status> {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !self.0.load(Ordering::Acquire) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-        Ok(u64::MAX)
+        Ok(Done { value: u64::MAX, work: Work::Fuel(0) })
     }
 }
 
