@@ -203,6 +203,11 @@ impl Queue {
         out
     }
 
+    /// The sending half, for who sends while this one reads.
+    pub(crate) fn writer(&self) -> TcpStream {
+        self.stream.try_clone().unwrap()
+    }
+
     /// The connection, for who says and reads all of it.
     pub(crate) fn into_parts(self) -> (TcpStream, Format) {
         assert!(self.arrived.is_empty());
