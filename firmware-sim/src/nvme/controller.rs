@@ -116,7 +116,7 @@ impl Controller {
     }
 
     /// Ends what waits, of all queues.
-    fn abort_all(&mut self) {
+    pub(super) fn abort_all(&mut self) {
         for waiting in std::mem::take(&mut self.waiting).into_values() {
             waiting.abort(Status::ABORTED_BY_DELETION);
         }

@@ -246,7 +246,12 @@ impl Shared {
         let mut session = Session { shared: self, id, queue, wire: Wire::new(), writer };
         let served = session.run(stream);
         if let Some(controller) = session.queue.administers() {
-            self.end(lock(controller).id);
+            let id = {
+                let mut own = lock(controller);
+                own.abort_all();
+                own.id
+            };
+            self.end(id);
         } else if let Some(controller) = session.queue.controller() {
             lock(controller).n_queues -= 1;
         }

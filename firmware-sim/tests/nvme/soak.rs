@@ -82,7 +82,10 @@ pub(crate) fn connects(device: &Device, n: usize) {
                 admin.send(Admin::AwaitEvent.entry(0, Data::NONE), &[]);
                 assert!(io.run(read, &[]).1 == expected);
                 // Data that are asked for, and never come.
-                io.send(Memory::Write { to: 0, bytes: 4096 }.entry(2, transport(4096)), &[]);
+                io.send(
+                    Memory::Write { to: 0, bytes: 4096 }.entry(2, transport(4096)),
+                    &[],
+                );
                 if nth % 4 == 2 {
                     drop(admin);
                 }
@@ -247,7 +250,8 @@ impl Model {
     fn command(&mut self, io: &mut Queue) -> bool {
         let n = 1 + self.random.below(16);
         let n_blocks = u32::try_from(n).unwrap();
-        let (first, at) = (self.random.below(N_BLOCKS - n), 4 * self.random.below(1 << 20));
+        let (first, at) =
+            (self.random.below(N_BLOCKS - n), 4 * self.random.below(1 << 20));
         let span = first * BLOCK..(first + n) * BLOCK;
         let there = at..at + n * BLOCK;
         let (to, length) = (at as u64, n_blocks * 4096);
@@ -258,8 +262,11 @@ impl Model {
         match self.random.below(8) {
             0 => {
                 let data = self.data(n * BLOCK);
-                let write =
-                    Blocks::Write { first: first as u64, n_blocks, durable: Durable::OnFlush };
+                let write = Blocks::Write {
+                    first: first as u64,
+                    n_blocks,
+                    durable: Durable::OnFlush,
+                };
                 done(io, write.entry(1, place), &data);
                 self.blocks[span].copy_from_slice(&data);
             }
@@ -269,7 +276,11 @@ impl Model {
                 self.memory[there].copy_from_slice(&data);
             }
             2 => {
-                done(io, Memory::Fill { from: to, bytes: length }.entry(2, Data::NONE), &[]);
+                done(
+                    io,
+                    Memory::Fill { from: to, bytes: length }.entry(2, Data::NONE),
+                    &[],
+                );
                 self.memory[there].fill(0);
             }
             3 => {
@@ -289,8 +300,12 @@ impl Model {
                 self.memory[there].copy_from_slice(&self.blocks[span]);
             }
             4 => {
-                let source =
-                    ByteSource { nsid: 2, from: to, bytes: length, fast_only: FastOnly::No };
+                let source = ByteSource {
+                    nsid: 2,
+                    from: to,
+                    bytes: length,
+                    fast_only: FastOnly::No,
+                };
                 let copy = CopyToBlocks {
                     first: first as u64,
                     n_sources: 1,
