@@ -17,6 +17,7 @@ mod host;
 #[path = "../tests/nvme/soak.rs"]
 mod soak;
 
+use std::alloc::System;
 use std::time::Instant;
 
 use bothends_nvme::commands::{
@@ -25,12 +26,20 @@ use bothends_nvme::commands::{
 };
 use bothends_nvme::pdu::Digest;
 use bothends_nvme::{Data, Sqe};
+use cap::Cap;
 
 use device::Device;
 use host::Wish;
 use soak::{
     Model, Random, connects, depths, hostile, leaves_nothing, many_queues, splits,
 };
+
+/// It counts the bytes that are owned.
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+/// More bytes than this may not be left of a part: what a thread leaves that has just ended, and no more for more
+/// connections.
+const MOST_LEFT: usize = 64 << 10;
 
 fn main() {
     let numbers: Vec<usize> =
@@ -40,6 +49,7 @@ fn main() {
     };
     println!("| part | of it | seconds |\n|---|---:|---:|");
     let device = Device::new();
+    leaves_nothing(&device, || connects(&device, 100));
     part("connects and disconnects", n_connections, || {
         leaves_nothing(&device, || connects(&device, n_connections));
     });
@@ -59,6 +69,7 @@ fn main() {
         });
     });
     let device = Device::new();
+    leaves_nothing(&device, || connects(&device, 100));
     part("bursts of 1,024 commands", rounds, || {
         leaves_nothing(&device, || depths(&device, rounds));
     });
@@ -77,8 +88,10 @@ fn main() {
 }
 
 fn part(name: &str, n: usize, work: impl FnOnce()) {
-    let began = Instant::now();
+    let (began, owned) = (Instant::now(), ALLOCATOR.allocated());
     work();
+    let left = ALLOCATOR.allocated().saturating_sub(owned);
+    assert!(left <= MOST_LEFT, "{name}: {left} bytes are left");
     println!("| {name} | {n} | {:.1} |", began.elapsed().as_secs_f64());
 }
 

@@ -192,7 +192,7 @@ fn thresholds_are_those_that_the_host_sets() {
 
 /// A reset ends the queues for I/O and what was made, and the host goes on from there.
 #[test]
-fn a_controller_that_is_disabled_begins_anew() {
+fn a_controller_that_is_disabled_starts_again() {
     let device = Device::new();
     let (mut admin, id) = Queue::admin(device.at(), Wish::PLAIN, NAME);
     let mut io = Queue::io(device.at(), Wish::PLAIN, id, 1);

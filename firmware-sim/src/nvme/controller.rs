@@ -2,18 +2,19 @@
 //! admin commands.
 
 mod events;
+mod later;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bothends_nvme::Status;
 use bothends_nvme::commands::{Feature, Wide};
 use bothends_nvme::identify::VERSION;
 
-use super::queue::{Aborted, Later, Outlet, Waiting};
 use super::{MOST_ENTRIES, MOST_QUEUES};
-pub(super) use events::{Events, MOST_EVENTS};
+pub(super) use events::{Events, KELVIN, MOST_EVENTS};
+pub(super) use later::{Aborted, Later, Outlet, Waiting};
 
 const CAP: u32 = 0x00;
 const VS: u32 = 0x08;
@@ -74,7 +75,7 @@ impl Controller {
             configuration: 0,
             keep_alive: keep_alive(keep_alive_ms),
             heard: now,
-            events: Events::new(super::subsystem::KELVIN),
+            events: Events::new(KELVIN),
             waiting: BTreeMap::new(),
             outlet: None,
             n_queues: 0,
@@ -247,4 +248,9 @@ fn queues() -> u64 {
 /// A keep-alive timeout, rounded up to whole seconds (KAS), and a second of grace.
 fn keep_alive(ms: u32) -> Option<Duration> {
     (ms > 0).then(|| Duration::from_secs(u64::from(ms.div_ceil(1000)) + 1))
+}
+
+/// A controller, for whoever looks at it or changes it.
+pub(super) fn lock(controller: &Mutex<Controller>) -> MutexGuard<'_, Controller> {
+    controller.lock().unwrap_or_else(PoisonError::into_inner)
 }

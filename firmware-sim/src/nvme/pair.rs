@@ -9,8 +9,8 @@ use bothends_nvme::logs::{self, discovered};
 use bothends_nvme::pdu::{Fatal, Format};
 use bothends_nvme::{Cqe, Status};
 
-use super::controller::Controller;
-use super::queue::{Answer, Controllers, DISCOVERY, Outlet, Queue, lock};
+use super::controller::{Controller, Outlet, lock};
+use super::queue::{Answer, Controllers, DISCOVERY, Queue};
 use super::subsystem::Subsystem;
 use super::wire::{InFlight, Wire};
 

@@ -1,10 +1,8 @@
 //! A queue: what a command on it comes to. The first command of a connection has to be Connect, which says what
 //! queue of what controller it is.
 
-mod later;
-
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bothends_nvme::commands::{
@@ -16,12 +14,11 @@ use bothends_nvme::identify::{
 use bothends_nvme::logs::{Effects, Hot, Measuring, Power};
 use bothends_nvme::{Cqe, Data, Sqe, Status, pdu};
 
-use super::controller::{Change, Controller, MOST_EVENTS};
+use super::controller::{Aborted, Change, Controller, Later, MOST_EVENTS, lock};
 use super::programs::{Execution, Programs};
 use super::subsystem::{Io, Subsystem};
 use super::wire::Request;
 use super::{BLOCK_BYTES, BLOCKS, IN_CAPSULE, MEMORY, MOST_DATA, MOST_ENTRIES, PROGRAMS};
-pub(super) use later::{Aborted, Later, Outlet, Waiting};
 
 /// The name by which every host asks where subsystems are.
 pub(super) const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
@@ -159,7 +156,7 @@ impl<C: Controllers> Queue<C> {
     }
 
     fn later(&self, entry: Cqe) -> Later {
-        Later { entry, head: Arc::clone(&self.head) }
+        Later::new(entry, Arc::clone(&self.head))
     }
 
     fn fabrics(&mut self, entry: &Sqe, data: &[u8]) -> Result<Done, Status> {
@@ -563,8 +560,4 @@ fn send(format: pdu::Format, id: u16, data: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(data);
         format.after_data(data, out);
     }
-}
-
-pub(super) fn lock(controller: &Mutex<Controller>) -> MutexGuard<'_, Controller> {
-    controller.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,13 +10,10 @@ use bothends_nvme::logs::Smart;
 use bothends_nvme::{Sqe, Status};
 
 use super::blocks::BlockMedia;
-use super::controller::Controller;
+use super::controller::{Controller, KELVIN, lock};
 use super::memory::Memory;
 use super::programs::{Execution, Program, Programs};
 use super::{BLOCK_BYTES, BLOCKS, MEMORY, PROGRAMS};
-
-/// Temperature of a device that nothing has warmed.
-pub(super) const KELVIN: u16 = 310;
 
 /// What a subsystem is made of.
 #[derive(Debug)]
@@ -95,7 +92,7 @@ impl Subsystem {
         self.kelvin.store(kelvin, Ordering::Relaxed);
         let watching: Vec<_> = self.watching().iter().filter_map(Weak::upgrade).collect();
         for controller in watching {
-            super::queue::lock(&controller).set_temperature(kelvin);
+            lock(&controller).set_temperature(kelvin);
         }
     }
 
@@ -105,7 +102,7 @@ impl Subsystem {
         watching.retain(|own| own.strong_count() > 0);
         watching.push(Arc::downgrade(controller));
         drop(watching);
-        super::queue::lock(controller).set_temperature(self.temperature());
+        lock(controller).set_temperature(self.temperature());
     }
 
     fn watching(&self) -> MutexGuard<'_, Vec<Weak<Mutex<Controller>>>> {

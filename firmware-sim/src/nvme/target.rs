@@ -19,10 +19,10 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::KeepAlive;
 
 use super::MOST_ENTRIES;
-use super::controller::Controller;
+use super::controller::{Controller, Later, Outlet, Waiting, lock};
 use super::pool::Pool;
 use super::programs::Execution;
-use super::queue::{Answer, Controllers, DISCOVERY, Later, Outlet, Queue, Waiting, lock};
+use super::queue::{Answer, Controllers, DISCOVERY, Queue};
 use super::subsystem::Subsystem;
 use super::wire::{InFlight, Wire};
 use writer::{Writer, is_pause};

@@ -8,7 +8,7 @@ use bothends_nvme::commands::{
     Memory, SourceFormat,
 };
 use bothends_nvme::pdu::Digest;
-use bothends_nvme::{Data, Sqe, Status};
+use bothends_nvme::{Data, Status};
 
 use crate::device::{BLOCK, Device, content, eventually};
 use crate::host::{NAME, Queue, Wish, transport};
@@ -132,7 +132,7 @@ pub(crate) fn many_queues(device: &Device, rounds: usize) {
     assert!(admin.identify(Identify::of(Identify::CONTROLLER, 0)).is_ok());
 }
 
-/// A queue of 4 entries, whose head goes round many times, and one of 1,024 that is filled in one go, again and
+/// A queue of 4 entries, whose head wraps around many times, and one of 1,024 that is filled in one go, again and
 /// again.
 pub(crate) fn depths(device: &Device, rounds: usize) {
     let (_admin, id) = Queue::admin(device.at(), Wish::PLAIN, NAME);
@@ -213,7 +213,8 @@ pub(crate) fn hostile(device: &Device, n: usize) {
             device.queues(wish).1
         };
         for _ in 0..8 {
-            let mut bytes = bad.encoded(read.with_id(nth as u16), &[]);
+            let id = u16::try_from(nth % 60_000).unwrap();
+            let mut bytes = bad.encoded(read.with_id(id), &[]);
             let at = random.below(bytes.len());
             bytes[at] = random.next().to_le_bytes()[0];
             if nth % 5 == 0 {
@@ -222,6 +223,32 @@ pub(crate) fn hostile(device: &Device, n: usize) {
             bad.raw(&bytes);
         }
         assert!(good.run(read, &[]).1 == expected);
+    }
+}
+
+/// Blocks, and as many bytes of memory.
+struct Run {
+    first: usize,
+    n_blocks: u32,
+    at: usize,
+}
+
+impl Run {
+    fn bytes(&self) -> u32 {
+        self.n_blocks * 4096
+    }
+
+    fn to(&self) -> u64 {
+        self.at as u64
+    }
+
+    fn blocks(&self) -> std::ops::Range<usize> {
+        let n = self.n_blocks as usize;
+        self.first * BLOCK..(self.first + n) * BLOCK
+    }
+
+    fn memory(&self) -> std::ops::Range<usize> {
+        self.at..self.at + self.n_blocks as usize * BLOCK
     }
 }
 
@@ -247,85 +274,75 @@ impl Model {
         (0..n).filter(|_| self.command(io)).count()
     }
 
+    /// One command; whether it is a read.
     fn command(&mut self, io: &mut Queue) -> bool {
         let n = 1 + self.random.below(16);
-        let n_blocks = u32::try_from(n).unwrap();
-        let (first, at) =
-            (self.random.below(N_BLOCKS - n), 4 * self.random.below(1 << 20));
-        let span = first * BLOCK..(first + n) * BLOCK;
-        let there = at..at + n * BLOCK;
-        let (to, length) = (at as u64, n_blocks * 4096);
-        let place = transport(n * BLOCK);
-        let done = |io: &mut Queue, entry: Sqe, data: &[u8]| {
-            assert_eq!(io.run(entry, data).0.status, Status::SUCCESS, "{entry:?}");
+        let run = Run {
+            n_blocks: u32::try_from(n).unwrap(),
+            first: self.random.below(N_BLOCKS - n),
+            at: 4 * self.random.below(1 << 20),
         };
+        let place = transport(n * BLOCK);
         match self.random.below(8) {
-            0 => {
-                let data = self.data(n * BLOCK);
-                let write = Blocks::Write {
-                    first: first as u64,
-                    n_blocks,
-                    durable: Durable::OnFlush,
-                };
-                done(io, write.entry(1, place), &data);
-                self.blocks[span].copy_from_slice(&data);
-            }
-            1 => {
-                let data = self.data(n * BLOCK);
-                done(io, Memory::Write { to, bytes: length }.entry(2, place), &data);
-                self.memory[there].copy_from_slice(&data);
-            }
-            2 => {
-                done(
-                    io,
-                    Memory::Fill { from: to, bytes: length }.entry(2, Data::NONE),
-                    &[],
-                );
-                self.memory[there].fill(0);
-            }
-            3 => {
-                let source = BlockSource {
-                    nsid: 1,
-                    first: first as u64,
-                    n_blocks,
-                    fast_only: FastOnly::No,
-                };
-                let copy = Memory::Copy {
-                    bytes: length.into(),
-                    to,
-                    n_sources: 1,
-                    format: SourceFormat::Blocks2,
-                };
-                done(io, copy.entry(2, transport(32)), &source.bytes());
-                self.memory[there].copy_from_slice(&self.blocks[span]);
-            }
-            4 => {
-                let source = ByteSource {
-                    nsid: 2,
-                    from: to,
-                    bytes: length,
-                    fast_only: FastOnly::No,
-                };
-                let copy = CopyToBlocks {
-                    first: first as u64,
-                    n_sources: 1,
-                    format: SourceFormat::Bytes,
-                };
-                done(io, Blocks::Copy(copy).entry(1, transport(32)), &source.bytes());
-                self.blocks[span].copy_from_slice(&self.memory[there]);
-            }
             5 => {
-                let read = Memory::Read { from: to, bytes: length }.entry(2, place);
-                assert!(io.run(read, &[]).1 == self.memory[there], "memory at {at}");
-                return true;
+                let read = Memory::Read { from: run.to(), bytes: run.bytes() };
+                let (_, data) = io.run(read.entry(2, place), &[]);
+                assert!(data == self.memory[run.memory()], "memory at {}", run.at);
             }
-            _ => {
-                let read = Blocks::Read { first: first as u64, n_blocks }.entry(1, place);
-                assert!(io.run(read, &[]).1 == self.blocks[span], "block {first}");
-                return true;
+            6 | 7 => {
+                let read =
+                    Blocks::Read { first: run.first as u64, n_blocks: run.n_blocks };
+                let (_, data) = io.run(read.entry(1, place), &[]);
+                assert!(data == self.blocks[run.blocks()], "block {}", run.first);
+            }
+            kind => {
+                self.write(io, kind, &run);
+                return false;
             }
         }
-        false
+        true
+    }
+
+    fn write(&mut self, io: &mut Queue, kind: usize, run: &Run) {
+        let (first, n_blocks) = (run.first as u64, run.n_blocks);
+        let (to, bytes) = (run.to(), run.bytes());
+        let (blocks, memory) = (run.blocks(), run.memory());
+        let mut data = self.data(memory.len());
+        let place = transport(data.len());
+        let entry = match kind {
+            0 => {
+                self.blocks[blocks].copy_from_slice(&data);
+                let durable = Durable::OnFlush;
+                Blocks::Write { first, n_blocks, durable }.entry(1, place)
+            }
+            1 => {
+                self.memory[memory].copy_from_slice(&data);
+                Memory::Write { to, bytes }.entry(2, place)
+            }
+            2 => {
+                self.memory[memory].fill(0);
+                Memory::Fill { from: to, bytes }.entry(2, Data::NONE)
+            }
+            3 => {
+                self.memory[memory].copy_from_slice(&self.blocks[blocks]);
+                let source =
+                    BlockSource { nsid: 1, first, n_blocks, fast_only: FastOnly::No };
+                data = source.bytes().to_vec();
+                let (n_sources, format) = (1, SourceFormat::Blocks2);
+                Memory::Copy { bytes: bytes.into(), to, n_sources, format }
+                    .entry(2, transport(32))
+            }
+            _ => {
+                self.blocks[blocks].copy_from_slice(&self.memory[memory]);
+                let source =
+                    ByteSource { nsid: 2, from: to, bytes, fast_only: FastOnly::No };
+                data = source.bytes().to_vec();
+                let (n_sources, format) = (1, SourceFormat::Bytes);
+                Blocks::Copy(CopyToBlocks { first, n_sources, format })
+                    .entry(1, transport(32))
+            }
+        };
+        assert_eq!(io.run(entry, &data).0.status, Status::SUCCESS, "{entry:?}");
     }
 
     fn data(&mut self, n: usize) -> Vec<u8> {

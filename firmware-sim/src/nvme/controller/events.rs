@@ -5,11 +5,13 @@
 
 use bothends_nvme::Status;
 
-use crate::nvme::queue::Later;
+use super::Later;
 
 /// Asynchronous events that may be awaited.
 pub(in crate::nvme) const MOST_EVENTS: u8 = 4;
 
+/// Temperature in kelvin of a device that nothing has warmed.
+pub(in crate::nvme) const KELVIN: u16 = 310;
 /// SMART / health (1h), temperature threshold (01h), SMART log (02h).
 const TEMPERATURE: u64 = 0x02_01_01;
 /// The warning of a temperature in Asynchronous Event Configuration.
@@ -39,6 +41,15 @@ enum Told {
     Due,
     /// It has been told, and the log that says more has not been read.
     Unread,
+}
+
+/// Where a temperature is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Between the thresholds.
+    Inside,
+    /// At one of them, or beyond it.
+    Outside,
 }
 
 impl Events {
@@ -85,21 +96,29 @@ impl Events {
 
     /// The device is as warm as this: what has to be told because of it, and to which request.
     pub(super) fn set_temperature(&mut self, kelvin: u16) -> Option<(Later, u64)> {
-        let was_outside = self.is_outside();
+        let was = self.place();
         self.kelvin = kelvin;
-        self.changed(was_outside)
+        self.changed(was)
     }
 
     /// Whether the temperature is at a threshold or beyond it.
     pub(in crate::nvme) fn is_outside(&self) -> bool {
-        self.kelvin >= self.over || self.kelvin <= self.under
+        self.place() == Place::Outside
     }
 
-    fn changed(&mut self, was_outside: bool) -> Option<(Later, u64)> {
+    fn place(&self) -> Place {
+        if self.kelvin >= self.over || self.kelvin <= self.under {
+            Place::Outside
+        } else {
+            Place::Inside
+        }
+    }
+
+    fn changed(&mut self, was: Place) -> Option<(Later, u64)> {
         let is_told = self.configuration & TOLD_TEMPERATURE != 0;
         if is_told
             && self.is_outside()
-            && !was_outside
+            && was == Place::Inside
             && self.temperature == Told::Nothing
         {
             self.temperature = Told::Due;
@@ -126,7 +145,7 @@ impl Events {
     pub(super) fn configure(&mut self, value: u32) -> Option<(Later, u64)> {
         let was_told = self.configuration & TOLD_TEMPERATURE != 0;
         self.configuration = value;
-        self.changed(was_told && self.is_outside())
+        self.changed(if was_told { self.place() } else { Place::Inside })
     }
 
     /// A temperature threshold, of the sensor and the side that dword 11 says.
@@ -141,13 +160,13 @@ impl Events {
         &mut self,
         dword: u32,
     ) -> Result<Option<(Later, u64)>, Status> {
-        let was_outside = self.is_outside();
+        let was = self.place();
         let kelvin = (dword & 0xffff) as u16;
         match Side::of(dword)? {
             Side::Over => self.over = kelvin,
             Side::Under => self.under = kelvin,
         }
-        Ok(self.changed(was_outside))
+        Ok(self.changed(was))
     }
 }
 

@@ -12,11 +12,16 @@ use crate::nvme::programs::Execution;
 /// queue that has filled up again.
 #[derive(Debug)]
 pub(in crate::nvme) struct Later {
-    pub(super) entry: Cqe,
-    pub(super) head: Arc<AtomicU16>,
+    entry: Cqe,
+    head: Arc<AtomicU16>,
 }
 
 impl Later {
+    /// The completion `entry`, of the queue with this head.
+    pub(in crate::nvme) fn new(entry: Cqe, head: Arc<AtomicU16>) -> Self {
+        Self { entry, head }
+    }
+
     /// The command's identifier.
     pub(in crate::nvme) fn id(&self) -> u16 {
         self.entry.id
