@@ -5,12 +5,12 @@
 //! threads and bytes as it began with, or the program ends with a panic that says which.
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 #![allow(clippy::print_stdout, reason = "what it is for")]
-#![allow(clippy::missing_docs_in_private_items, reason = "as the fuzz target has it")]
 
 #[path = "../tests/nvme/device.rs"]
 mod device;
 #[path = "../../fuzz/src/nvme.rs"]
-#[allow(dead_code, reason = "the target's own entry")]
+#[allow(dead_code, unreachable_pub, reason = "a module of another crate")]
+#[allow(clippy::wildcard_enum_match_arm, reason = "a module of another crate")]
 mod fuzz;
 #[path = "../tests/nvme/host.rs"]
 mod host;

@@ -133,7 +133,7 @@ impl Host {
         while let Ok(Parsed::Whole(pdu, n)) = parse(rest, self.format, 2 << 20) {
             match pdu {
                 Pdu::ToHost(part) if part.head.id == id => {
-                    read.extend_from_slice(part.data)
+                    read.extend_from_slice(part.data);
                 }
                 Pdu::Response(cqe) => {
                     let is_one = self.outstanding.remove(&(queue, cqe.id));
