@@ -32,7 +32,7 @@ pub use blocks::{BlockMedia, MediaError};
 pub use checksum::Checksum;
 pub use pair::{InProcess, InProcessQueue};
 pub use programs::{Call, Done, Program, Work};
-pub use serving::NvmeAddress;
+pub use serving::{Advertise, NvmeAddress};
 pub(crate) use serving::{SCHEME, start};
 pub use subsystem::{Subsystem, SubsystemConfig};
 pub use target::{Target, TargetConfig, TargetError};

@@ -24,7 +24,7 @@ use clap::{Command, CommandFactory, Parser, ValueEnum};
 
 use crate::config::{DeviceConfig, PresetError};
 use crate::fault::{Fault, FaultConfig, Faulty};
-use crate::nvme::{self, BlockMedia, NvmeAddress};
+use crate::nvme::{self, Advertise, BlockMedia, NvmeAddress};
 use crate::{Device, Pace, pin_to, preset, thread_cpu_ns};
 
 /// How often an NVMe device looks whether it is to end.
@@ -49,6 +49,10 @@ struct Args {
     /// after the other, or an image. Anybody who reaches that port may read them, and write an image
     #[arg(long, value_name = "URL")]
     listen: Listen,
+    /// The address that an NVMe device tells who discovers it, where hosts reach it by another than that at which
+    /// they arrive, behind a forwarded port for instance
+    #[arg(long, value_name = "HOST[:PORT]")]
+    advertise: Option<Advertise>,
     /// Memory for programs of an NVMe device
     #[arg(long, value_name = "MIB", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
@@ -222,7 +226,8 @@ fn serve_nvme(args: &Args, address: &NvmeAddress, stop: &Arc<AtomicBool>) -> Res
     let media = BlockMedia::open(path)?;
     stop::in_time(stop).context("cannot start a thread")?;
     let cores = args.cores.map_or(spare_cores(), |n| n.min(spare_cores()));
-    let target = nvme::start(address, media, (args.memory, cores as usize))?;
+    let target =
+        nvme::start(address, media, (args.memory, cores as usize), args.advertise)?;
     println!("listening on {}{}/{}", nvme::SCHEME, target.address(), target.name());
     std::io::stdout().flush().context("cannot say where it listens")?;
     while !stop.load(Ordering::Relaxed) {

@@ -12,7 +12,10 @@ fail() {
 }
 
 step discover
-nvme discover -t tcp -a "$address" -s "$port" $host | grep -q "$nqn" || fail "discovery does not name $nqn"
+nvme discover -t tcp -a "$address" -s "$port" $host >/said
+for line in "trtype: *tcp" "adrfam: *ipv4" "subtype: *nvme subsystem" "trsvcid: *$port" "subnqn: *$nqn" "traddr: *$address"; do
+    grep -q "^$line *\$" /said || fail "discovery does not say \"$line\": $(cat /said)"
+done
 
 step connect
 nvme connect -t tcp -a "$address" -s "$port" -n "$nqn" -i 2 $host
@@ -70,7 +73,15 @@ if nvme io-passthru "$programs" -o 0x01 -n 3 --cdw2=0x00010007 >/said 2>&1; then
 fi
 grep -qi "0x4196\|0x196" /said || fail "the status is not No Program: $(cat /said)"
 
+# Linux ends all queues, disables the controller, and connects again; the set of ranges is gone with what was before.
+step reset
+nvme reset /dev/nvme0
+dd if="$disk" of=/read bs=4096 count=64 iflag=direct 2>/dev/null
+[ "$(md5sum </read)" = "$(cat /expected.md5)" ] || fail "64 blocks differ after a reset"
+if nvme admin-passthru /dev/nvme0 -o 0x89 -n 3 --cdw10=0x00010001 >/said 2>&1; then
+    fail "a set of ranges outlived a reset"
+fi
+
 step end
-nvme admin-passthru /dev/nvme0 -o 0x89 -n 3 --cdw10=0x00010001 >/dev/null 2>&1
 nvme disconnect-all
 echo "GUEST-DONE"

@@ -92,7 +92,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("clap_mangen", &["cli"]),
     ("allocation-counter", &["gpu", "ops"]), // in tests
     ("bytes", &["storage"]),
-    ("cap", &["runtime", "storage", "tests"]), // in tests
+    ("cap", &["firmware-sim", "runtime", "storage", "tests"]), // in tests
     ("cbindgen", &["capi"]),                   // in tests
     ("crossbeam", &["runtime"]),
     ("crossbeam-utils", &["python"]), // a feature, see there

@@ -11,7 +11,7 @@ mod memory;
 mod programs;
 
 pub use admin::{
-    Activate, Admin, Feature, Identify, Log, LogRequest, ProgramLoad, RangeSets,
+    Activate, Admin, Event, Feature, Identify, Log, LogRequest, ProgramLoad, RangeSets,
 };
 pub use blocks::{Blocks, Changes, CopyToBlocks, Durable};
 pub use fabrics::{ConnectData, Fabrics, QueueId, Wide};

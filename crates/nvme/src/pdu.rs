@@ -463,6 +463,17 @@ impl Format {
         }
     }
 
+    /// The same for data that `to` ends with, from `data_at` on.
+    ///
+    /// # Panics
+    /// If `to` is shorter.
+    pub fn after_data_at(self, data_at: usize, to: &mut Vec<u8>) {
+        if self.data_digest == Digest::On {
+            let digest = crc32c::crc32c(&to[data_at..]).to_le_bytes();
+            to.extend_from_slice(&digest);
+        }
+    }
+
     /// Appends what ends the connection because of `fatal` in the PDU with the header `at_fault`, at most 128
     /// bytes of it.
     pub fn controller_terminates(fatal: Fatal, at_fault: &[u8], to: &mut Vec<u8>) {

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
 use bothends_nvme::commands::{
-    Activate, Admin, BlockSource, Blocks, ByteSource, ConnectData, Execute, Fabrics,
-    FastOnly, Identify, Log, LogRequest, Memory, MemoryRange, ProgramLoad, RangeSets,
-    Set, SourceFormat, Wide,
+    Activate, Admin, BlockSource, Blocks, ByteSource, ConnectData, Event, Execute,
+    Fabrics, FastOnly, Identify, Log, LogRequest, Memory, MemoryRange, ProgramLoad,
+    RangeSets, Set, SourceFormat, Wide,
 };
 use bothends_nvme::identify::{self, Controller, ControllerKind, Measures};
 use bothends_nvme::layout::places;
@@ -65,6 +65,26 @@ fn admin_entries_are_what_the_specification_draws() {
                 (10, 0x03ff_0005),
                 (14, 4 << 24),
             ]),
+        ),
+        // The SMART log, whose event is to stay: Retain Asynchronous Event is bit 15.
+        (
+            Admin::GetLog(LogRequest {
+                event: Event::Retain,
+                ..LogRequest::of(Log::Smart, 512)
+            })
+            .entry(0, data(512)),
+            dwords(&[
+                (0, SGL | 0x02),
+                (1, u32::MAX),
+                (8, 512),
+                (9, TRANSPORT),
+                (10, 0x007f_8002),
+            ]),
+        ),
+        // Abort command 5 of queue 2.
+        (
+            Admin::Abort { queue: 2, id: 5 }.entry(0, Data::NONE),
+            dwords(&[(0, SGL | 0x08), (9, TRANSPORT), (10, 0x0005_0002)]),
         ),
         (
             Admin::Activation { program: 2, active: Activate::On }.entry(3, Data::NONE),

@@ -4,15 +4,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use bothends_nvme::Status;
 use bothends_nvme::commands::ConnectData;
 use bothends_nvme::logs::{self, discovered};
-use bothends_nvme::pdu::Fatal;
+use bothends_nvme::pdu::{Fatal, Format};
+use bothends_nvme::{Cqe, Status};
 
-use super::controller::Controller;
-use super::queue::{Answer, Controllers, DISCOVERY, Queue, lock};
+use super::controller::{Controller, Outlet, lock};
+use super::queue::{Answer, Controllers, DISCOVERY, Queue};
 use super::subsystem::Subsystem;
-use super::wire::Wire;
+use super::wire::{InFlight, Wire};
 
 /// A host's controllers, of which each connection of it may be a queue.
 #[derive(Debug, Clone)]
@@ -35,7 +35,14 @@ impl InProcess {
             wire: Wire::new(),
             queue: Queue::new(Arc::clone(&self.subsystem), self.clone()),
             arrived: Vec::new(),
+            events: Arc::default(),
         }
+    }
+
+    /// What the queues lead to.
+    #[must_use]
+    pub fn subsystem(&self) -> &Subsystem {
+        &self.subsystem
     }
 }
 
@@ -69,6 +76,9 @@ impl Controllers for InProcess {
         Ok(found)
     }
 
+    /// There are no threads whose connections could end by themselves.
+    fn end_queues(&self, _: u16) {}
+
     fn discovered(&self) -> Vec<u8> {
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         discovered(
@@ -89,6 +99,24 @@ pub struct InProcessQueue {
     wire: Wire,
     queue: Queue<InProcess>,
     arrived: Vec<u8>,
+    /// Completions that no command of this queue has caused.
+    events: Arc<Mutex<Vec<u8>>>,
+}
+
+/// Where they go until the host looks.
+#[derive(Debug)]
+struct Collected {
+    out: Arc<Mutex<Vec<u8>>>,
+    in_flight: Arc<InFlight>,
+    format: Format,
+}
+
+impl Outlet for Collected {
+    fn post(&self, completion: &Cqe) {
+        let mut out = self.out.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.format.response(completion, &mut out);
+        self.in_flight.end(completion.id);
+    }
 }
 
 impl InProcessQueue {
@@ -109,6 +137,15 @@ impl InProcessQueue {
                 let is_conflict = request.failed == Some(Status::COMMAND_ID_CONFLICT);
                 let answer = self.queue.take(request, format, out);
                 self.wire.set_entries(self.queue.entries());
+                if let Some(controller) = self.queue.administers()
+                    && lock(controller).outlet.is_none()
+                {
+                    lock(controller).outlet = Some(Arc::new(Collected {
+                        out: Arc::clone(&self.events),
+                        in_flight: self.wire.in_flight(),
+                        format,
+                    }));
+                }
                 match answer {
                     Answer::Said if is_conflict => {}
                     Answer::Said => self.wire.in_flight().end(id),
@@ -128,6 +165,10 @@ impl InProcessQueue {
             taken += n;
         }
         self.arrived = arrived[taken..].to_vec();
+        let mut events =
+            self.events.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        out.append(&mut events);
+        drop(events);
         Ok(())
     }
 }

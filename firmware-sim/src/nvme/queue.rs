@@ -1,17 +1,20 @@
 //! A queue: what a command on it comes to. The first command of a connection has to be Connect, which says what
 //! queue of what controller it is.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use bothends_nvme::commands::{Admin, ConnectData, Fabrics, Identify, Log, LogRequest};
+use bothends_nvme::commands::{
+    Admin, ConnectData, Event, Fabrics, Identify, Log, LogRequest,
+};
 use bothends_nvme::identify::{
     self, BlockNamespace, ControllerKind, Measures, MemoryNamespace,
 };
-use bothends_nvme::logs::{Effects, Measuring, Power};
+use bothends_nvme::logs::{Effects, Hot, Measuring, Power};
 use bothends_nvme::{Cqe, Data, Sqe, Status, pdu};
 
-use super::controller::{Controller, MOST_EVENTS};
+use super::controller::{Aborted, Change, Controller, Later, MOST_EVENTS, lock};
 use super::programs::{Execution, Programs};
 use super::subsystem::{Io, Subsystem};
 use super::wire::Request;
@@ -38,6 +41,9 @@ pub(super) trait Controllers {
     /// Connect's statuses.
     fn find(&self, asked: &ConnectData) -> Result<Arc<Mutex<Controller>>, Status>;
 
+    /// Ends the queues for I/O of a controller.
+    fn end_queues(&self, id: u16);
+
     /// What discovery tells.
     fn discovered(&self) -> Vec<u8>;
 }
@@ -49,7 +55,8 @@ pub(super) struct Queue<C> {
     controllers: C,
     of: Option<Owner>,
     entries: u32,
-    head: u32,
+    /// How far the host's entries have been taken, modulo their number. Only the connection's thread changes it.
+    head: Arc<AtomicU16>,
 }
 
 #[derive(Debug)]
@@ -71,26 +78,9 @@ pub(super) enum Answer {
     Ends,
 }
 
-/// A completion that comes when a program has ended.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Later {
-    entry: Cqe,
-}
-
-impl Later {
-    /// The completion.
-    pub(super) fn completion(mut self, result: Result<u64, Status>) -> Cqe {
-        match result {
-            Ok(value) => self.entry.result = value,
-            Err(status) => self.entry.status = status,
-        }
-        self.entry
-    }
-}
-
 impl<C: Controllers> Queue<C> {
     pub(super) fn new(subsystem: Arc<Subsystem>, controllers: C) -> Self {
-        Self { subsystem, controllers, of: None, entries: 32, head: 0 }
+        Self { subsystem, controllers, of: None, entries: 32, head: Arc::default() }
     }
 
     /// What it leads to.
@@ -101,6 +91,11 @@ impl<C: Controllers> Queue<C> {
     /// Entries of the queue, once it is connected.
     pub(super) fn entries(&self) -> u32 {
         self.entries
+    }
+
+    /// The number of this queue; 0 is the admin queue, and one that is not connected.
+    pub(super) fn number(&self) -> u16 {
+        self.of.as_ref().map_or(0, |of| of.queue)
     }
 
     /// The controller, if this is its admin queue.
@@ -120,7 +115,8 @@ impl<C: Controllers> Queue<C> {
         format: pdu::Format,
         out: &mut Vec<u8>,
     ) -> Answer {
-        self.head = (self.head + 1) % self.entries;
+        let head = (u32::from(self.head.load(Ordering::Relaxed)) + 1) % self.entries;
+        self.head.store(u16::try_from(head).unwrap_or(0), Ordering::Relaxed);
         let entry = request.entry;
         let begin = out.len();
         let done = match request.failed {
@@ -132,7 +128,7 @@ impl<C: Controllers> Queue<C> {
         match done {
             Ok(Done::Result(result)) => completion.result = result,
             Ok(Done::Execute(execution)) => {
-                return Answer::Execute(execution, Later { entry: completion });
+                return Answer::Execute(execution, self.later(completion));
             }
             Ok(Done::Waits) => return Answer::Waits,
             Ok(Done::Ends) => {
@@ -152,11 +148,15 @@ impl<C: Controllers> Queue<C> {
     pub(super) fn completion(&self, id: u16) -> Cqe {
         Cqe {
             result: 0,
-            sq_head: u16::try_from(self.head).unwrap_or(0),
+            sq_head: self.head.load(Ordering::Relaxed),
             sq_id: self.of.as_ref().map_or(0, |of| of.queue),
             id,
             status: Status::SUCCESS,
         }
+    }
+
+    fn later(&self, entry: Cqe) -> Later {
+        Later::new(entry, Arc::clone(&self.head))
     }
 
     fn fabrics(&mut self, entry: &Sqe, data: &[u8]) -> Result<Done, Status> {
@@ -172,7 +172,19 @@ impl<C: Controllers> Queue<C> {
                 lock(&of.controller).property(offset, wide).map(Done::Result)
             }
             Fabrics::PropertySet { offset, value, .. } => {
-                lock(&of.controller).set_property(offset, value)?;
+                let kelvin = self.subsystem.temperature();
+                let change = lock(&of.controller).set_property(offset, value, kelvin)?;
+                match change {
+                    Change::None => {}
+                    Change::Reset => {
+                        self.controllers.end_queues(of.id);
+                        self.subsystem.programs().forget(of.id);
+                    }
+                    Change::Shutdown => {
+                        self.controllers.end_queues(of.id);
+                        self.subsystem.media.flush()?;
+                    }
+                }
                 Ok(Done::Result(0))
             }
             Fabrics::Connect { .. } | Fabrics::Disconnect => Err(Status::INVALID_FIELD),
@@ -213,6 +225,9 @@ impl<C: Controllers> Queue<C> {
             }
             own.id
         };
+        if queue == 0 {
+            self.subsystem.watch(&controller);
+        }
         self.entries = u32::from(size) + 1;
         self.of = Some(Owner { controller, id, queue });
         Ok(Done::Result(id.into()))
@@ -229,6 +244,7 @@ impl<C: Controllers> Queue<C> {
         let is_admin = of.queue == 0;
         let room = room(entry)?;
         if is_admin {
+            let later = self.later(self.completion(entry.id()));
             let mut controller = lock(&of.controller);
             controller.hear(Instant::now());
             if !controller.is_enabled() {
@@ -236,7 +252,7 @@ impl<C: Controllers> Queue<C> {
             }
             let answer =
                 Asked { subsystem: &self.subsystem, controllers: &self.controllers }
-                    .admin(&mut controller, entry, &data)?;
+                    .admin(&mut controller, entry, &data, later)?;
             return match answer {
                 Admitted::Data(bytes) => {
                     let n = bytes.len().min(room as usize);
@@ -257,8 +273,7 @@ impl<C: Controllers> Queue<C> {
                     // A command without data for the host.
                     out.truncate(begin);
                 } else if format.data_digest == pdu::Digest::On {
-                    let own = out[data_at..].to_vec();
-                    format.after_data(&own, out);
+                    format.after_data_at(data_at, out);
                 }
                 Ok(Done::Result(result))
             }
@@ -294,6 +309,7 @@ impl Asked<'_> {
         controller: &mut Controller,
         entry: &Sqe,
         data: &[u8],
+        later: Later,
     ) -> Result<Admitted, Status> {
         let result = |value| Ok(Admitted::Done(Done::Result(value)));
         match Admin::parse(entry)? {
@@ -304,17 +320,18 @@ impl Asked<'_> {
             Admin::SetFeature { feature, value } => {
                 result(controller.set_feature(feature, value)?)
             }
-            Admin::GetFeature { feature, .. } => result(controller.feature(feature)?),
+            Admin::GetFeature { feature, .. } => {
+                result(controller.feature(feature, entry.dword(11))?)
+            }
             Admin::KeepAlive => result(0),
-            // Not aborted: what runs ends by itself.
-            Admin::Abort { .. } => result(1),
-            Admin::AwaitEvent if controller.events.len() >= MOST_EVENTS.into() => {
-                Err(Status::EVENT_LIMIT)
+            // Bit 0 says that it was not aborted: what has begun ends by itself.
+            Admin::Abort { queue, id } => {
+                result(u64::from(controller.abort(queue, id) == Aborted::No))
             }
-            Admin::AwaitEvent => {
-                controller.events.push(entry.id());
-                Ok(Admitted::Done(Done::Waits))
-            }
+            Admin::AwaitEvent => match controller.events.await_one(later)? {
+                Some(event) => result(event),
+                None => Ok(Admitted::Done(Done::Waits)),
+            },
             Admin::Program(_) | Admin::Activation { .. } | Admin::RangeSets(_)
                 if controller.is_discovery || entry.namespace() != PROGRAMS =>
             {
@@ -420,11 +437,18 @@ impl Asked<'_> {
         }
     }
 
-    fn log(&self, controller: &Controller, asked: LogRequest) -> Result<Vec<u8>, Status> {
+    fn log(
+        &self,
+        controller: &mut Controller,
+        asked: LogRequest,
+    ) -> Result<Vec<u8>, Status> {
         if asked.bytes > MOST_DATA.into() {
             return Err(Status::INVALID_FIELD);
         }
         let whole = self.whole_log(controller, asked)?;
+        if asked.log == Log::Smart && asked.event == Event::Clear {
+            controller.events.read_smart();
+        }
         let n = usize::try_from(asked.bytes).unwrap_or(0);
         let from = usize::try_from(asked.from).unwrap_or(usize::MAX);
         let there = whole.get(from..).ok_or(Status::INVALID_FIELD)?;
@@ -448,7 +472,13 @@ impl Asked<'_> {
         match asked.log {
             Log::Supported => Ok(supported()),
             Log::Errors => Ok(vec![0; 64]),
-            Log::Smart => Ok(self.subsystem.smart(now).bytes().to_vec()),
+            Log::Smart => {
+                let mut own = self.subsystem.smart(now);
+                if controller.events.is_outside() {
+                    own.hot = Hot::Yes;
+                }
+                Ok(own.bytes().to_vec())
+            }
             Log::Firmware => Ok(firmware()),
             Log::Changed => Ok(vec![0; 4096]),
             Log::Effects => {
@@ -530,8 +560,4 @@ fn send(format: pdu::Format, id: u16, data: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(data);
         format.after_data(data, out);
     }
-}
-
-pub(super) fn lock(controller: &Mutex<Controller>) -> MutexGuard<'_, Controller> {
-    controller.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 //! The target as `--listen nvme-tcp://…` starts it.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -44,6 +44,29 @@ impl FromStr for NvmeAddress {
     }
 }
 
+/// The address that discovery tells: `HOST` or `HOST:PORT`. Without a port it is that at which the target listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Advertise(SocketAddr);
+
+impl FromStr for Advertise {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+            return Ok(Self(SocketAddr::new(ip, 0)));
+        }
+        let found = if text.contains(':') {
+            text.to_socket_addrs()
+        } else {
+            (text, 0).to_socket_addrs()
+        };
+        let first = found.ok().and_then(|mut all| all.next());
+        first.map(Self).ok_or_else(|| {
+            format!("`{text}` is no address; write HOST or HOST:PORT, as 192.0.2.1:4420")
+        })
+    }
+}
+
 /// Begins to serve `media` at `address`.
 ///
 /// # Errors
@@ -52,6 +75,7 @@ pub(crate) fn start(
     address: &NvmeAddress,
     media: BlockMedia,
     (memory_mib, cores): (u32, usize),
+    advertise: Option<Advertise>,
 ) -> Result<Target> {
     let Some(memory_bytes) =
         usize::try_from(memory_mib).ok().and_then(|n| n.checked_mul(1 << 20))
@@ -65,7 +89,8 @@ pub(crate) fn start(
         memory_bytes,
         programs: vec![Arc::new(Checksum)],
     });
-    let config = TargetConfig { listen: address.at, advertise: None, cores };
+    let config =
+        TargetConfig { listen: address.at, advertise: advertise.map(|own| own.0), cores };
     Ok(Target::start(&config, subsystem)?)
 }
 
@@ -74,6 +99,17 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
     use super::*;
+
+    #[test]
+    fn an_advertised_address_has_a_port_or_takes_that_of_the_target() {
+        for (text, port) in
+            [("192.0.2.1", 0), ("192.0.2.1:7", 7), ("[::1]:7", 7), ("::1", 0)]
+        {
+            let own: Advertise = text.parse().unwrap();
+            assert_eq!(own.0.port(), port, "{text}");
+        }
+        assert!("no such host.invalid:1".parse::<Advertise>().is_err());
+    }
 
     #[test]
     fn addresses_have_a_name_or_get_one() {

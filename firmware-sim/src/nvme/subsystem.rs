@@ -1,8 +1,8 @@
 //! The subsystem: namespaces that all hosts share, and their commands.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use bothends_nvme::commands::{Blocks, Durable, Execute, Memory as MemoryCommand, Set};
@@ -10,6 +10,7 @@ use bothends_nvme::logs::Smart;
 use bothends_nvme::{Sqe, Status};
 
 use super::blocks::BlockMedia;
+use super::controller::{Controller, KELVIN, lock};
 use super::memory::Memory;
 use super::programs::{Execution, Program, Programs};
 use super::{BLOCK_BYTES, BLOCKS, MEMORY, PROGRAMS};
@@ -42,6 +43,9 @@ pub struct Subsystem {
     bytes_read: AtomicU64,
     writes: AtomicU64,
     bytes_written: AtomicU64,
+    kelvin: AtomicU16,
+    /// Controllers that learn of events.
+    watching: Mutex<Vec<Weak<Mutex<Controller>>>>,
 }
 
 /// What an I/O command has come to.
@@ -68,11 +72,41 @@ impl Subsystem {
             bytes_read: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
+            kelvin: AtomicU16::new(KELVIN),
+            watching: Mutex::default(),
         }
     }
 
     pub(super) fn programs(&self) -> MutexGuard<'_, Programs> {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The composite temperature in kelvin.
+    pub(super) fn temperature(&self) -> u16 {
+        self.kelvin.load(Ordering::Relaxed)
+    }
+
+    /// The device is as warm as this: the SMART log says it from now on, and hosts whose threshold it passes are
+    /// told. A model calls it; it waits for no host.
+    pub fn set_temperature(&self, kelvin: u16) {
+        self.kelvin.store(kelvin, Ordering::Relaxed);
+        let watching: Vec<_> = self.watching().iter().filter_map(Weak::upgrade).collect();
+        for controller in watching {
+            lock(&controller).set_temperature(kelvin);
+        }
+    }
+
+    /// From now on `controller` learns of events.
+    pub(super) fn watch(&self, controller: &Arc<Mutex<Controller>>) {
+        let mut watching = self.watching();
+        watching.retain(|own| own.strong_count() > 0);
+        watching.push(Arc::downgrade(controller));
+        drop(watching);
+        lock(controller).set_temperature(self.temperature());
+    }
+
+    fn watching(&self) -> MutexGuard<'_, Vec<Weak<Mutex<Controller>>>> {
+        self.watching.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The command set of a namespace.
@@ -89,7 +123,7 @@ impl Subsystem {
     pub(super) fn smart(&self, now: Instant) -> Smart {
         let on = now.duration_since(self.began).as_nanos();
         Smart {
-            temperature: 310,
+            temperature: self.temperature(),
             bytes_read: self.bytes_read.load(Ordering::Relaxed),
             bytes_written: self.bytes_written.load(Ordering::Relaxed),
             reads: self.reads.load(Ordering::Relaxed),

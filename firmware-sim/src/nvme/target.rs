@@ -11,18 +11,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use bothends_nvme::Status;
 use bothends_nvme::commands::ConnectData;
 use bothends_nvme::logs::{self, discovered};
+use bothends_nvme::pdu::Format;
+use bothends_nvme::{Cqe, Status};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::KeepAlive;
 
 use super::MOST_ENTRIES;
-use super::controller::Controller;
+use super::controller::{Controller, Later, Outlet, Waiting, lock};
 use super::pool::Pool;
-use super::queue::{Answer, Controllers, DISCOVERY, Queue, lock};
+use super::programs::Execution;
+use super::queue::{Answer, Controllers, DISCOVERY, Queue};
 use super::subsystem::Subsystem;
-use super::wire::Wire;
+use super::wire::{InFlight, Wire};
 use writer::{Writer, is_pause};
 
 /// Controllers at a time.
@@ -61,7 +63,8 @@ pub enum TargetError {
 pub struct TargetConfig {
     /// The address to listen at; port 0 chooses a free one.
     pub listen: SocketAddr,
-    /// The address that discovery tells; without one the address at which the host arrived.
+    /// The address that discovery tells, with the port it listens at if its port is 0; without one the address at
+    /// which the host arrived.
     pub advertise: Option<SocketAddr>,
     /// Programs that run at a time.
     pub cores: usize,
@@ -95,7 +98,8 @@ struct Registry {
 #[derive(Debug)]
 struct Connection {
     writer: Arc<Writer>,
-    controller: Option<u16>,
+    /// The number of its controller, and its own.
+    queue: Option<(u16, u16)>,
 }
 
 impl Target {
@@ -114,7 +118,12 @@ impl Target {
         let shared = Arc::new(Shared {
             subsystem: Arc::new(subsystem),
             pool: Pool::start(config.cores).map_err(TargetError::Thread)?,
-            advertise: config.advertise,
+            advertise: config.advertise.map(|mut own| {
+                if own.port() == 0 {
+                    own.set_port(address.port());
+                }
+                own
+            }),
             stops: AtomicBool::new(false),
             registry: Mutex::default(),
         });
@@ -137,6 +146,12 @@ impl Target {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.subsystem.name
+    }
+
+    /// The subsystem that it serves.
+    #[must_use]
+    pub fn subsystem(&self) -> &Subsystem {
+        &self.shared.subsystem
     }
 
     /// Controllers and connections now.
@@ -204,7 +219,7 @@ impl Shared {
         let id = registry.next_connection;
         registry.next_connection += 1;
         let writer = Arc::clone(writer);
-        registry.connections.insert(id, Connection { writer, controller: None });
+        registry.connections.insert(id, Connection { writer, queue: None });
         Some(id)
     }
 
@@ -231,7 +246,12 @@ impl Shared {
         let mut session = Session { shared: self, id, queue, wire: Wire::new(), writer };
         let served = session.run(stream);
         if let Some(controller) = session.queue.administers() {
-            self.end(lock(controller).id);
+            let id = {
+                let mut own = lock(controller);
+                own.abort_all();
+                own.id
+            };
+            self.end(id);
         } else if let Some(controller) = session.queue.controller() {
             lock(controller).n_queues -= 1;
         }
@@ -245,7 +265,7 @@ impl Shared {
         let mut registry = self.registry();
         registry.controllers.remove(&id);
         for connection in registry.connections.values() {
-            if connection.controller == Some(id) {
+            if connection.queue.is_some_and(|own| own.0 == id) {
                 connection.writer.end();
             }
         }
@@ -347,7 +367,9 @@ impl Session<'_> {
             let there = registry.controllers.get(&number);
             let is_there = there.is_some_and(|there| Arc::ptr_eq(there, controller));
             let own = registry.connections.get_mut(&self.id).filter(|_| is_there)?;
-            own.controller = Some(number);
+            own.queue = Some((number, self.queue.number()));
+            drop(registry);
+            self.reach_admin(controller);
         }
         match answer {
             // The command that has this identifier is in flight all the same.
@@ -358,25 +380,71 @@ impl Session<'_> {
                 let _ = self.writer.flush(out);
                 return None;
             }
-            Answer::Execute(execution, later) => {
-                let (writer, in_flight) =
-                    (Arc::clone(&self.writer), self.wire.in_flight());
-                let subsystem = Arc::clone(&self.shared.subsystem);
-                self.shared.pool.run(move || {
-                    if writer.has_ended() {
-                        return;
-                    }
-                    let result = execution.run(&subsystem.memory).map(|done| done.value);
-                    // Nothing holds the ranges when the host learns that they are free.
-                    drop(execution);
-                    let mut out = Vec::new();
-                    format.response(&later.completion(result), &mut out);
-                    in_flight.end(id);
-                    writer.post(&out);
-                });
-            }
+            Answer::Execute(execution, later) => self.wait(execution, later),
         }
         Some(())
+    }
+
+    /// Where completions go that this thread does not send.
+    fn outlet(&self) -> Arc<Connected> {
+        Arc::new(Connected {
+            writer: Arc::clone(&self.writer),
+            in_flight: self.wire.in_flight(),
+            format: self.wire.format(),
+        })
+    }
+
+    fn reach_admin(&self, controller: &Mutex<Controller>) {
+        if self.queue.administers().is_some() {
+            lock(controller).outlet = Some(self.outlet());
+        }
+    }
+
+    /// Has a program run, once a thread of the pool is free for it. Until then it can be aborted.
+    fn wait(&self, execution: Execution, later: Later) {
+        let Some(controller) = self.queue.controller().cloned() else { return };
+        let key = (self.queue.number(), later.id());
+        let outlet = self.outlet();
+        let waiting =
+            Arc::new(Waiting::new(execution, later, Arc::clone(&outlet) as Arc<_>));
+        lock(&controller).waiting.insert(key, Arc::clone(&waiting));
+        let subsystem = Arc::clone(&self.shared.subsystem);
+        self.shared.pool.run(move || {
+            let begun = waiting.begin();
+            {
+                let mut own = lock(&controller);
+                // Another command may have the identifier of one that was aborted.
+                let there = own.waiting.get(&key);
+                if there.is_some_and(|there| Arc::ptr_eq(there, &waiting)) {
+                    own.waiting.remove(&key);
+                }
+            }
+            let Some((execution, later)) = begun else { return };
+            if outlet.writer.has_ended() {
+                return;
+            }
+            let result = execution.run(&subsystem.memory).map(|done| done.value);
+            // Nothing holds the ranges when the host learns that they are free.
+            drop(execution);
+            outlet.post(&later.completion(result));
+        });
+    }
+}
+
+/// A connection, as those see it that have a completion for it.
+#[derive(Debug)]
+struct Connected {
+    writer: Arc<Writer>,
+    in_flight: Arc<InFlight>,
+    format: Format,
+}
+
+impl Outlet for Connected {
+    fn post(&self, completion: &Cqe) {
+        let mut out = Vec::with_capacity(32);
+        self.format.response(completion, &mut out);
+        self.in_flight.end(completion.id);
+        self.writer.post(&out);
     }
 }
 
@@ -416,6 +484,14 @@ impl Controllers for Reach {
             return Err(Status::CONNECT_HOST);
         }
         Ok(found)
+    }
+
+    fn end_queues(&self, id: u16) {
+        for connection in self.shared.registry().connections.values() {
+            if connection.queue.is_some_and(|own| own.0 == id && own.1 > 0) {
+                connection.writer.end();
+            }
+        }
     }
 
     fn discovered(&self) -> Vec<u8> {

@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bothends_firmware_sim::nvme::{
@@ -38,7 +38,10 @@ impl Program for Sum {
 
 /// Runs until it is told that it may end.
 #[derive(Debug)]
-struct Wait(Arc<AtomicBool>);
+struct Wait {
+    may_end: Arc<AtomicBool>,
+    n_begun: Arc<AtomicUsize>,
+}
 
 impl Program for Wait {
     fn id(&self) -> u64 {
@@ -46,8 +49,9 @@ impl Program for Wait {
     }
 
     fn run(&self, _: &Call<'_>) -> Result<Done, Status> {
+        self.n_begun.fetch_add(1, Ordering::Release);
         let deadline = Instant::now() + Duration::from_secs(20);
-        while !self.0.load(Ordering::Acquire) && Instant::now() < deadline {
+        while !self.may_end.load(Ordering::Acquire) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(Done { value: u64::MAX, work: Work::Fuel(0) })
@@ -57,6 +61,7 @@ impl Program for Wait {
 pub(crate) struct Device {
     pub(crate) target: Target,
     pub(crate) may_end: Arc<AtomicBool>,
+    pub(crate) n_begun: Arc<AtomicUsize>,
     _folder: tempfile::TempDir,
 }
 
@@ -69,21 +74,35 @@ impl Device {
     }
 
     pub(crate) fn of(media: &Path, folder: tempfile::TempDir) -> Self {
+        Self::with(media, folder, None)
+    }
+
+    pub(crate) fn advertised(address: SocketAddr) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        std::fs::write(&image, content(512 * BLOCK)).unwrap();
+        Self::with(&image, folder, Some(address))
+    }
+
+    fn with(
+        media: &Path,
+        folder: tempfile::TempDir,
+        advertise: Option<SocketAddr>,
+    ) -> Self {
         let may_end = Arc::new(AtomicBool::new(false));
+        let n_begun = Arc::new(AtomicUsize::new(0));
+        let wait = Wait { may_end: Arc::clone(&may_end), n_begun: Arc::clone(&n_begun) };
         let subsystem = Subsystem::new(SubsystemConfig {
             name: NAME.to_owned(),
             serial: "BE0".to_owned(),
             media: BlockMedia::open(media).unwrap(),
             memory_bytes: 8 << 20,
-            programs: vec![Arc::new(Sum), Arc::new(Wait(Arc::clone(&may_end)))],
+            programs: vec![Arc::new(Sum), Arc::new(wait)],
         });
-        let config = TargetConfig {
-            listen: "127.0.0.1:0".parse().unwrap(),
-            advertise: None,
-            cores: 2,
-        };
+        let config =
+            TargetConfig { listen: "127.0.0.1:0".parse().unwrap(), advertise, cores: 2 };
         let target = Target::start(&config, subsystem).unwrap();
-        Self { target, may_end, _folder: folder }
+        Self { target, may_end, n_begun, _folder: folder }
     }
 
     pub(crate) fn at(&self) -> SocketAddr {

@@ -86,8 +86,18 @@ impl Queue {
         controller: u16,
         queue: u16,
     ) -> Self {
+        Self::io_of(address, wish, controller, (queue, 127))
+    }
+
+    /// The same with a size, 0-based.
+    pub(crate) fn io_of(
+        address: SocketAddr,
+        wish: Wish,
+        controller: u16,
+        queue: (u16, u16),
+    ) -> Self {
         let mut own = Self::open(address, wish);
-        let (cqe, _) = own.connect((queue, 127), wish, controller, NAME);
+        let (cqe, _) = own.connect(queue, wish, controller, NAME);
         assert_eq!(cqe.status, Status::SUCCESS);
         own
     }
@@ -171,6 +181,37 @@ impl Queue {
                 Next::Done(cqe) => return (cqe, read),
             }
         }
+    }
+
+    /// The next PDU if it is a completion, or data with how many bytes.
+    pub(crate) fn next_of_reads(&mut self) -> Result<Cqe, (u16, Vec<u8>)> {
+        self.next_pdu(|pdu| {
+            if let Pdu::ToHost(part) = pdu {
+                Err((part.head.id, part.data.to_vec()))
+            } else if let Pdu::Response(cqe) = pdu {
+                Ok(cqe)
+            } else {
+                panic!("{pdu:?}")
+            }
+        })
+    }
+
+    /// What a command looks like on the wire.
+    pub(crate) fn encoded(&self, entry: Sqe, data: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.format.command(&entry, data, &mut out);
+        out
+    }
+
+    /// The sending half, for who sends while this one reads.
+    pub(crate) fn writer(&self) -> TcpStream {
+        self.stream.try_clone().unwrap()
+    }
+
+    /// The connection, for who says and reads all of it.
+    pub(crate) fn into_parts(self) -> (TcpStream, Format) {
+        assert!(self.arrived.is_empty());
+        (self.stream, self.format)
     }
 
     /// Sends bytes as they are.

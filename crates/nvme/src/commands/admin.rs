@@ -194,6 +194,17 @@ pub struct LogRequest {
     pub from: u64,
     /// How many bytes, a multiple of 4, at least 4.
     pub bytes: u64,
+    /// What becomes of an event that the log says more of.
+    pub event: Event,
+}
+
+/// Retain Asynchronous Event: bit 15 of dword 10.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// It may be told again.
+    Clear,
+    /// It may not yet: another part of the log is read later.
+    Retain,
 }
 
 /// A feature that we know.
@@ -394,7 +405,7 @@ impl LogRequest {
     /// The whole of a log that has `bytes` bytes.
     #[must_use]
     pub fn of(log: Log, bytes: u64) -> Self {
-        Self { log, nsid: u32::MAX, set: 0, from: 0, bytes }
+        Self { log, nsid: u32::MAX, set: 0, from: 0, bytes, event: Event::Clear }
     }
 
     fn parse(entry: &Sqe) -> Result<Self, Status> {
@@ -413,14 +424,19 @@ impl LogRequest {
             set: byte(entry.dword(14), 24),
             from,
             bytes: 4 * (n_dwords + 1),
+            event: if bits(d10, 15, 16) == 1 { Event::Retain } else { Event::Clear },
         })
     }
 
     fn entry(self, data: Data) -> Sqe {
         let n_dwords =
             u32::try_from((self.bytes / 4).saturating_sub(1)).unwrap_or(u32::MAX);
+        let retain = u32::from(self.event == Event::Retain);
         Sqe::new(GET_LOG, self.nsid)
-            .with(10, u32::from(self.log.id()) | bits(n_dwords, 0, 16) << 16)
+            .with(
+                10,
+                u32::from(self.log.id()) | retain << 15 | bits(n_dwords, 0, 16) << 16,
+            )
             .with(11, bits(n_dwords, 16, 32))
             .with_two(12, self.from)
             .with(14, u32::from(self.set) << 24)
