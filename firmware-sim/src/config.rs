@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use raw::Raw;
 
-use crate::compute::ComputeConfig;
+use crate::compute::{ComputeConfig, WorkConfig};
 use crate::link::LinkConfig;
-use crate::media::MediaConfig;
-use crate::power::{PowerConfig, ThermalConfig};
+use crate::media::{MediaConfig, MemoryConfig, WritesConfig};
+use crate::power::{PowerConfig, SleepConfig, ThermalConfig};
 
 /// A preset that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +63,14 @@ pub struct DeviceConfig {
     pub power: PowerConfig,
     /// The thermal cap, if it has one.
     pub thermal: Option<ThermalConfig>,
+    /// How its flash is written, if it says so.
+    pub writes: Option<WritesConfig>,
+    /// Its memory, if it has a model of it.
+    pub memory: Option<MemoryConfig>,
+    /// What programs cost a core, if it says so.
+    pub work: Option<WorkConfig>,
+    /// When it sleeps, if it does.
+    pub sleep: Option<SleepConfig>,
 }
 
 impl DeviceConfig {
@@ -134,6 +142,10 @@ pub(crate) enum Quantity {
     Energy,
     /// A factor; base unit: thousandths.
     Factor,
+    /// A part of a whole; base unit: thousandths.
+    Share,
+    /// Steps of work per second, at least 1.
+    WorkRate,
 }
 
 /// Base units in one unit, by name.
@@ -143,13 +155,17 @@ impl Quantity {
     fn units(self) -> (Units, &'static str) {
         match self {
             Self::Count => (&[("1", 1.0)], "1"),
-            Self::Size => (&[("B", 1.0), ("KiB", 1024.0)], "B and KiB"),
+            Self::Size => {
+                (&[("B", 1.0), ("KiB", 1024.0), ("MiB", 1_048_576.0)], "B, KiB and MiB")
+            }
             Self::Time => (&[("ns", 1.0), ("us", 1e3), ("ms", 1e6)], "ns, us and ms"),
             Self::Bandwidth => (&[("MB/s", 1e6), ("GB/s", 1e9)], "MB/s and GB/s"),
             Self::PixelRate => (&[("Mpx/s", 1e6)], "Mpx/s"),
             Self::Power => (&[("mW", 1.0), ("W", 1e3)], "mW and W"),
             Self::Energy => (&[("J", 1e3)], "J"),
             Self::Factor => (&[("x", 1e3)], "x"),
+            Self::Share => (&[("%", 10.0)], "%"),
+            Self::WorkRate => (&[("M/s", 1e6)], "M/s"),
         }
     }
 
@@ -160,10 +176,13 @@ impl Quantity {
             Self::Count => (1, 4096),
             Self::Size => (1, 1 << 30),
             Self::Time => (0, 10_000_000_000),
-            Self::Bandwidth | Self::PixelRate => (1, 1_000_000_000_000_000),
+            Self::Bandwidth | Self::PixelRate | Self::WorkRate => {
+                (1, 1_000_000_000_000_000)
+            }
             Self::Power => (0, 10_000_000),
             Self::Energy => (0, 1_000_000_000),
             Self::Factor => (1, 1_000_000),
+            Self::Share => (1, 10_000),
         }
     }
 }
@@ -210,6 +229,11 @@ impl Check<'_> {
             let got = format!("{value} {unit}");
             self.wrong(format!("`{key}` is {got}; it must be from {least} to {most}"))
         })
+    }
+
+    /// Whether two constants that are each in range also fit together.
+    pub(crate) fn fits(self, fits: Result<(), String>) -> Result<(), PresetError> {
+        fits.map_err(|why| self.wrong(why))
     }
 
     fn wrong(self, why: String) -> PresetError {

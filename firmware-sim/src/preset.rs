@@ -7,11 +7,13 @@ use bothends_core::nearest::did_you_mean;
 use crate::config::{DeviceConfig, PresetError};
 
 /// Name and text of every preset.
-pub const PRESETS: [(&str, &str); 5] = [
+pub const PRESETS: [(&str, &str); 7] = [
     ("newport", include_str!("../configs/devices/newport.json")),
     ("smartssd", include_str!("../configs/devices/smartssd.json")),
     ("dpu-bf2", include_str!("../configs/devices/dpu-bf2.json")),
     ("storage-server", include_str!("../configs/devices/storage-server.json")),
+    ("970-pro", include_str!("../configs/devices/970-pro.json")),
+    ("zn540", include_str!("../configs/devices/zn540.json")),
     ("ideal", include_str!("../configs/devices/ideal.json")),
 ];
 
@@ -69,7 +71,8 @@ mod tests {
         assert_eq!(
             error,
             "there is no preset or file `newprot`; \
-             the presets are newport, smartssd, dpu-bf2, storage-server, ideal; \
+             the presets are newport, smartssd, dpu-bf2, storage-server, 970-pro, \
+             zn540, ideal; \
              did you mean `newport`?"
         );
     }

@@ -23,6 +23,7 @@ use bothends_csd::{Address, CsdError, Security};
 use clap::{Command, CommandFactory, Parser, ValueEnum};
 
 use crate::config::{DeviceConfig, PresetError};
+use crate::device::TOLERANCE;
 use crate::fault::{Fault, FaultConfig, Faulty};
 use crate::nvme::{self, BlockMedia, NvmeAddress};
 use crate::{Device, Pace, pin_to, preset, thread_cpu_ns};
@@ -37,7 +38,8 @@ const DEATH: i32 = 137;
 #[command(name = "firmware-sim", version)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct Args {
-    /// The device: newport, smartssd, dpu-bf2, storage-server, ideal, or a preset file
+    /// The device: newport, smartssd, dpu-bf2, storage-server, 970-pro, zn540, ideal, or a
+    /// preset file
     #[arg(long, value_name = "NAME|FILE")]
     preset: String,
     /// The folder that holds the data set, as it is on the host; for a mix of data sets NAME=DIR, once
@@ -53,7 +55,8 @@ struct Args {
     #[arg(long, value_name = "MIB", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     memory: u32,
-    /// functional: as fast as this machine; paced: answers at the modelled time
+    /// functional: as fast as this machine; paced: answers at the modelled time. Virtual time is for a host
+    /// in the same process: over a socket, nobody knows when the next command would have come
     #[arg(long, value_enum, default_value_t = Time::Paced)]
     time: Time,
     /// What goes wrong: die@P%, stall@P%:SECONDS, throttle@P%:FACTOR, slow-start,
@@ -164,7 +167,7 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
     }
     let address = match &args.listen {
         Listen::Agent(address) => address,
-        Listen::Nvme(address) => return serve_nvme(args, address, &stop),
+        Listen::Nvme(address) => return serve_nvme(args, device, address, &stop),
     };
     // It reads its user's own files for that user, whose other workers follow links, too.
     let store = FileStore::of(&args.media, Links::Followed)?;
@@ -207,13 +210,17 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
     Ok(())
 }
 
-/// Serves NVMe. Its commands have no modelled time yet.
-fn serve_nvme(args: &Args, address: &NvmeAddress, stop: &Arc<AtomicBool>) -> Result<()> {
-    let is_modelled = args.time == Time::Paced || args.rate.is_some();
-    if is_modelled || args.once || !args.faults.is_empty() {
+/// Serves NVMe, with the times of the preset's model if they are asked for.
+fn serve_nvme(
+    args: &Args,
+    device: DeviceConfig,
+    address: &NvmeAddress,
+    stop: &Arc<AtomicBool>,
+) -> Result<()> {
+    if args.rate.is_some() || args.once || !args.faults.is_empty() {
         bail!(
-            "commands of NVMe are carried out as fast as this machine does, without faults, for all hosts \
-             that come; give --time functional, and none of --rate, --fault and --once"
+            "an NVMe device has the times of its preset, no faults, and serves all hosts that come; \
+             give none of --rate, --fault and --once"
         );
     }
     let [DataRoot { name: None, path }] = args.media.as_slice() else {
@@ -222,11 +229,23 @@ fn serve_nvme(args: &Args, address: &NvmeAddress, stop: &Arc<AtomicBool>) -> Res
     let media = BlockMedia::open(path)?;
     stop::in_time(stop).context("cannot start a thread")?;
     let cores = args.cores.map_or(spare_cores(), |n| n.min(spare_cores()));
-    let target = nvme::start(address, media, (args.memory, cores as usize))?;
+    let modelled = (args.time == Time::Paced).then_some(device);
+    let target = nvme::start(address, media, (args.memory, cores as usize), modelled)?;
     println!("listening on {}{}/{}", nvme::SCHEME, target.address(), target.name());
     std::io::stdout().flush().context("cannot say where it listens")?;
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
+    }
+    if let Some(own) = target.lateness() {
+        println!(
+            "{} commands were answered at their modelled time; {} more than {} us late, {} us on average, \
+             {} us at most",
+            own.n_answers,
+            own.n_late,
+            TOLERANCE.as_micros(),
+            own.mean_ns() / 1000,
+            own.worst_ns / 1000,
+        );
     }
     Ok(())
 }

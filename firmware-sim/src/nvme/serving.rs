@@ -8,6 +8,9 @@ use anyhow::{Result, bail};
 
 use super::checksum::Checksum;
 use super::{BlockMedia, Subsystem, SubsystemConfig, Target, TargetConfig};
+use crate::config::DeviceConfig;
+use crate::device::{Drive, Timing};
+use crate::media::MediaConfig;
 
 /// The scheme of its addresses.
 pub(crate) const SCHEME: &str = "nvme-tcp://";
@@ -44,7 +47,7 @@ impl FromStr for NvmeAddress {
     }
 }
 
-/// Begins to serve `media` at `address`.
+/// Begins to serve `media` at `address`; commands take the time of `modelled`, if that is given.
 ///
 /// # Errors
 /// If the media cannot be read, or the address not be listened at.
@@ -52,7 +55,18 @@ pub(crate) fn start(
     address: &NvmeAddress,
     media: BlockMedia,
     (memory_mib, cores): (u32, usize),
+    modelled: Option<DeviceConfig>,
 ) -> Result<Target> {
+    let n_blocks = media.n_blocks();
+    if let Some(MediaConfig::Nand(_)) = modelled.as_ref().map(|device| &device.media)
+        && media.is_writable()
+        && modelled.as_ref().is_some_and(|device| device.writes.is_none())
+    {
+        bail!(
+            "the preset does not say how its flash is written, and the image may be written; give the preset \
+             `writes`, or take the image's permission to write away"
+        );
+    }
     let Some(memory_bytes) =
         usize::try_from(memory_mib).ok().and_then(|n| n.checked_mul(1 << 20))
     else {
@@ -65,6 +79,10 @@ pub(crate) fn start(
         memory_bytes,
         programs: vec![Arc::new(Checksum)],
     });
+    let subsystem = match modelled {
+        Some(device) => subsystem.with_timing(Timing::new(Drive::new(device, n_blocks))),
+        None => subsystem,
+    };
     let config = TargetConfig { listen: address.at, advertise: None, cores };
     Ok(Target::start(&config, subsystem)?)
 }

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use bothends_firmware_sim::config::DeviceConfig;
 use bothends_firmware_sim::nvme::{
     BlockMedia, Call, Done, Program, Subsystem, SubsystemConfig, Target, TargetConfig,
     Work,
 };
+use bothends_firmware_sim::{Drive, Timing};
 use bothends_nvme::Status;
 
 use crate::host::{NAME, Queue, Wish};
@@ -69,6 +71,25 @@ impl Device {
     }
 
     pub(crate) fn of(media: &Path, folder: tempfile::TempDir) -> Self {
+        Self::with(media, folder, |subsystem| subsystem)
+    }
+
+    /// One whose commands take the time that a preset says; the preset is JSON.
+    pub(crate) fn paced(preset: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        std::fs::write(&image, content(512 * BLOCK)).unwrap();
+        let config = DeviceConfig::from_json("test", preset).unwrap();
+        Self::with(&image, folder, |subsystem| {
+            subsystem.with_timing(Timing::new(Drive::new(config, 512)))
+        })
+    }
+
+    fn with(
+        media: &Path,
+        folder: tempfile::TempDir,
+        change: impl FnOnce(Subsystem) -> Subsystem,
+    ) -> Self {
         let may_end = Arc::new(AtomicBool::new(false));
         let subsystem = Subsystem::new(SubsystemConfig {
             name: NAME.to_owned(),
@@ -82,7 +103,7 @@ impl Device {
             advertise: None,
             cores: 2,
         };
-        let target = Target::start(&config, subsystem).unwrap();
+        let target = Target::start(&config, change(subsystem)).unwrap();
         Self { target, may_end, _folder: folder }
     }
 
