@@ -94,4 +94,30 @@ mod tests {
             assert!(error.starts_with("preset newport: "), "{error}");
         }
     }
+
+    #[test]
+    fn constants_that_do_not_fit_together_are_told_in_a_line() {
+        let newport = PRESETS[0].1;
+        let with = |key: &str, value: &str| {
+            let begin = newport.find(&format!("\"{key}\": {{")).unwrap();
+            let end = begin + newport[begin..].find(", \"source\"").unwrap();
+            format!("{}\"{key}\": {{ {value}{}", &newport[..begin], &newport[end..])
+        };
+        let size = |value: u32| format!("\"value\": {value}, \"unit\": \"B\"");
+        let count = |value: u32| format!("\"value\": {value}, \"unit\": \"1\"");
+        for (json, expected) in [
+            (with("channels", &count(4096)), "make 8192 planes; at most 4096"),
+            (with("transfer_unit", &size(100)), "`media.transfer_unit` is 100 B"),
+            (with("page_size", &size(5000)), "flash that is written has pages of whole"),
+            (with("program_unit", &size(5000)), "`writes.program_unit` is 5000 B"),
+            (with("program_unit", &size(3 << 15)), "`writes.program_unit` is 98304 B"),
+            (with("block_pages", &count(4096)), "make a block of 134217728 B"),
+            (with("buffer", &size(4096)), "`writes.buffer` is 4096 B; it must hold"),
+            (with("over_provisioning", &size(7)), "`writes.over_provisioning` is in `B`"),
+        ] {
+            let error = DeviceConfig::from_json("own", &json).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
+    }
 }

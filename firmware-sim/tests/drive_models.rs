@@ -1,6 +1,7 @@
 //! The drive's models against closed forms, in virtual time. `--nocapture` prints the table of
 //! docs/firmware-sim.md.
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
+#![allow(clippy::print_stdout, reason = "the table of docs/firmware-sim.md")]
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

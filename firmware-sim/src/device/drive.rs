@@ -111,10 +111,8 @@ impl Drive {
     /// its time.
     pub fn take(&mut self, at_ns: u64, demand: &Demand) -> Passage {
         self.now_ns = self.now_ns.max(at_ns);
-        let at_ns = match demand {
-            Demand::Execute(_) => at_ns,
-            _ => self.now_ns,
-        };
+        let is_told_later = matches!(demand, Demand::Execute(_));
+        let at_ns = if is_told_later { at_ns } else { self.now_ns };
         let at_ns = at_ns.saturating_add(self.wake());
         let slowdown_milli = self.look();
         self.forget_before(self.now_ns);
@@ -137,7 +135,7 @@ impl Drive {
             }
             Demand::Fill(bytes) => self.access(at_ns, *bytes).1,
             Demand::ToMemory(blocks, bytes) => {
-                self.to_memory(at_ns, blocks, *bytes, &mut busy)
+                self.copy_to_memory(at_ns, blocks, *bytes, &mut busy)
             }
             Demand::ToBlocks(blocks) => blocks.iter().fold(at_ns, |end_ns, blocks| {
                 let (_, read_ns) = self.access(at_ns, blocks.bytes());
@@ -232,7 +230,7 @@ impl Drive {
         taken_ns
     }
 
-    fn to_memory(
+    fn copy_to_memory(
         &mut self,
         at_ns: u64,
         blocks: &[Blocks],

@@ -107,4 +107,24 @@ mod tests {
             assert!(wrong.parse::<NvmeAddress>().is_err(), "{wrong}");
         }
     }
+
+    #[test]
+    fn an_image_that_may_be_written_needs_a_preset_that_says_how() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        std::fs::write(&image, [0; 8192]).unwrap();
+        let start = |device| {
+            let address = "nvme-tcp://127.0.0.1:0".parse().unwrap();
+            super::start(
+                &address,
+                BlockMedia::open(&image).unwrap(),
+                (1, 1),
+                Some(device),
+            )
+        };
+        let device = crate::preset::load("newport").unwrap();
+        assert!(start(device.clone()).unwrap().lateness().is_some());
+        let error = start(DeviceConfig { writes: None, ..device }).unwrap_err();
+        assert!(error.to_string().contains("does not say how its flash is written"));
+    }
 }
