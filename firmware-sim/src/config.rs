@@ -79,7 +79,19 @@ impl DeviceConfig {
     /// # Errors
     /// [`PresetError`], all but `Unknown`.
     pub fn from_json(preset: &str, json: &str) -> Result<Self, PresetError> {
-        let check = Check { preset };
+        Self::from_json_at(preset, json, Bound::Middle)
+    }
+
+    /// Reads a preset at one end of what its constants may be.
+    ///
+    /// # Errors
+    /// As [`Self::from_json`].
+    pub fn from_json_at(
+        preset: &str,
+        json: &str,
+        bound: Bound,
+    ) -> Result<Self, PresetError> {
+        let check = Check { preset, bound };
         let raw: Raw =
             serde_json::from_str(json).map_err(|e| check.wrong(e.to_string()))?;
         raw.into_config(check)
@@ -112,7 +124,7 @@ pub struct Constant {
     /// A short citation, or `uncalibrated`.
     pub source: String,
     /// The ends between which it is thought to lie, where somebody says so. The emulation uses
-    /// `value`; whoever decides by it takes the ends into account.
+    /// `value`, or an end if it is asked to ([`Bound`]).
     #[serde(default)]
     pub low: Option<f64>,
     /// The other end.
@@ -121,6 +133,40 @@ pub struct Constant {
     /// For people: why this number.
     #[serde(default)]
     pub note: Option<String>,
+}
+
+/// Which end of the constants a device has, where its preset gives `low` and `high`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bound {
+    /// Long times, low rates, much power: nothing that is computed is better at another end.
+    Worst,
+    /// The values themselves.
+    #[default]
+    Middle,
+    /// Short times, high rates, little power.
+    Best,
+}
+
+impl Bound {
+    /// The number that a constant has here.
+    fn of(self, quantity: Quantity, constant: &Constant) -> f64 {
+        let Constant { value, low, high, .. } = constant;
+        let is_more_better = matches!(
+            quantity,
+            Quantity::Count
+                | Quantity::Size
+                | Quantity::Bandwidth
+                | Quantity::PixelRate
+                | Quantity::Share
+                | Quantity::WorkRate
+        );
+        let end = match (self, is_more_better) {
+            (Self::Middle, _) => None,
+            (Self::Worst, true) | (Self::Best, false) => *low,
+            (Self::Worst, false) | (Self::Best, true) => *high,
+        };
+        end.unwrap_or(*value)
+    }
 }
 
 /// What a constant measures, which says its units and its range.
@@ -191,6 +237,7 @@ impl Quantity {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Check<'a> {
     pub(crate) preset: &'a str,
+    pub(crate) bound: Bound,
 }
 
 impl Check<'_> {
@@ -223,6 +270,7 @@ impl Check<'_> {
             let why = format!("`{key}` is in `{unit}`; the units for it are {expected}");
             return Err(self.wrong(why));
         };
+        let value = self.bound.of(quantity, constant);
         let (least, most) = quantity.range();
         let base = whole((value * scale).round()).filter(|n| (least..=most).contains(n));
         base.and_then(|n| T::try_from(n).ok()).ok_or_else(|| {
@@ -259,7 +307,11 @@ mod tests {
         let (unit, source) = (unit.to_owned(), source.to_owned());
         let (low, high) = (None, None);
         let constant = Constant { value, unit, source, low, high, note: None };
-        Check { preset: "p" }.base("latency", Quantity::Time, &constant)
+        Check { preset: "p", bound: Bound::Middle }.base(
+            "latency",
+            Quantity::Time,
+            &constant,
+        )
     }
 
     #[test]
@@ -273,7 +325,7 @@ mod tests {
         let factor = |low, high| {
             let (unit, source) = ("x".to_owned(), "uncalibrated".to_owned());
             let constant = Constant { value: 10.0, unit, source, low, high, note: None };
-            Check { preset: "p" }.base::<u64>(
+            Check { preset: "p", bound: Bound::Middle }.base::<u64>(
                 "relative_time",
                 Quantity::Factor,
                 &constant,
@@ -297,6 +349,32 @@ mod tests {
                 error.contains("`relative_time` is 10 x; give both `low`"),
                 "{error}"
             );
+        }
+    }
+
+    #[test]
+    fn the_worst_device_has_long_times_low_rates_and_much_power() {
+        let at = |bound, quantity, unit: &str| {
+            let constant = Constant {
+                value: 10.0,
+                unit: unit.to_owned(),
+                source: "x".to_owned(),
+                low: Some(8.0),
+                high: Some(12.0),
+                note: None,
+            };
+            Check { preset: "p", bound }.base::<u64>("key", quantity, &constant).unwrap()
+        };
+        for (quantity, unit, worst, best) in [
+            (Quantity::Time, "ns", 12, 8),
+            (Quantity::Factor, "x", 12_000, 8000),
+            (Quantity::Power, "mW", 12, 8),
+            (Quantity::Bandwidth, "MB/s", 8_000_000, 12_000_000),
+            (Quantity::WorkRate, "M/s", 8_000_000, 12_000_000),
+            (Quantity::Count, "1", 8, 12),
+        ] {
+            assert_eq!(at(Bound::Worst, quantity, unit), worst, "{quantity:?}");
+            assert_eq!(at(Bound::Best, quantity, unit), best, "{quantity:?}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use bothends_core::nearest::did_you_mean;
 
-use crate::config::{DeviceConfig, PresetError};
+use crate::config::{Bound, DeviceConfig, PresetError};
 
 /// Name and text of every preset.
 pub const PRESETS: [(&str, &str); 7] = [
@@ -22,11 +22,19 @@ pub const PRESETS: [(&str, &str); 7] = [
 /// # Errors
 /// [`PresetError::Unknown`] with all names, or what is wrong with the preset.
 pub fn load(name: &str) -> Result<DeviceConfig, PresetError> {
+    load_at(name, Bound::Middle)
+}
+
+/// The same at one end of what its constants may be.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_at(name: &str, bound: Bound) -> Result<DeviceConfig, PresetError> {
     if let Some((_, json)) = PRESETS.iter().find(|(known, _)| *known == name) {
-        return DeviceConfig::from_json(name, json);
+        return DeviceConfig::from_json_at(name, json, bound);
     }
     match std::fs::read_to_string(name) {
-        Ok(json) => DeviceConfig::from_json(name, &json),
+        Ok(json) => DeviceConfig::from_json_at(name, &json, bound),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let presets = PRESETS.map(|(known, _)| known);
             let meant = did_you_mean(name, presets);

@@ -22,7 +22,7 @@ use bothends_agent::{
 use bothends_csd::{Address, CsdError, Security};
 use clap::{Command, CommandFactory, Parser, ValueEnum};
 
-use crate::config::{DeviceConfig, PresetError};
+use crate::config::{Bound, DeviceConfig, PresetError};
 use crate::device::TOLERANCE;
 use crate::fault::{Fault, FaultConfig, Faulty};
 use crate::nvme::{self, BlockMedia, NvmeAddress};
@@ -42,6 +42,10 @@ struct Args {
     /// preset file
     #[arg(long, value_name = "NAME|FILE")]
     preset: String,
+    /// Where a constant of the preset lies that has `low` and `high`: worst (long times, low rates, much
+    /// power), value, or best
+    #[arg(long, value_enum, default_value_t = Constants::Value)]
+    constants: Constants,
     /// The folder that holds the data set, as it is on the host; for a mix of data sets NAME=DIR, once
     /// for each, with the names that the host has for them
     #[arg(long, value_name = "[NAME=]DIR", required = true)]
@@ -120,6 +124,27 @@ enum Time {
     Paced,
 }
 
+/// Which of a preset's numbers a device has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Constants {
+    /// Each at the end that makes the device slower, or use more.
+    Worst,
+    /// The numbers themselves.
+    Value,
+    /// Each at the other end.
+    Best,
+}
+
+impl Constants {
+    fn bound(self) -> Bound {
+        match self {
+            Self::Worst => Bound::Worst,
+            Self::Value => Bound::Middle,
+            Self::Best => Bound::Best,
+        }
+    }
+}
+
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate >= 1e-3);
     rate.ok_or_else(|| "give a number of images per second, at least 0.001".to_owned())
@@ -136,7 +161,7 @@ pub fn command() -> Command {
 #[must_use]
 pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     let args = Args::parse_from(args);
-    let device = match preset::load(&args.preset) {
+    let device = match preset::load_at(&args.preset, args.constants.bound()) {
         Ok(device) => device,
         Err(error) => {
             eprintln!("error: {error}");

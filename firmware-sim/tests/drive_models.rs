@@ -280,6 +280,23 @@ fn programs_share_the_cores() {
     assert!(ends[4..].iter().all(|end| *end == 2 * one_ns + latency_ns), "{ends:?}");
 }
 
+/// What a preset knows of itself only between ends is computed at both.
+#[test]
+fn results_have_the_ends_of_the_constants() {
+    use bothends_firmware_sim::compute::Effort;
+    use bothends_firmware_sim::config::Bound;
+    let images = Effort { coded_bytes: 70_000, pixels: 187_500, ..Effort::default() };
+    let us = |bound| {
+        let config = preset::load_at("newport", bound).unwrap();
+        let mut own = Drive::new(config, N_BLOCKS);
+        own.take(0, &Demand::Execute(images)).end_ns as f64 / 1000.0
+    };
+    // 70 kB at 7.2 MB/s (6 to 9) or 187,500 pixels at 19 Mpx/s (16 to 24), and the link's 100 us.
+    row("newport, an image, us", us(Bound::Middle), 9868.4 + 100.0, 0.1);
+    row("newport at its best, us", us(Bound::Best), 7812.5 + 100.0, 0.1);
+    row("newport at its worst, us", us(Bound::Worst), 11_718.8 + 100.0, 0.1);
+}
+
 fn demand() -> impl Strategy<Value = Demand> {
     let blocks = || (0_u64..1000, 1_u64..40).prop_map(|(first, n)| Blocks { first, n });
     prop_oneof![

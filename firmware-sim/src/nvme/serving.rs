@@ -113,18 +113,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("image");
         std::fs::write(&image, [0; 8192]).unwrap();
-        let start = |device| {
+        let started = |device| {
             let address = "nvme-tcp://127.0.0.1:0".parse().unwrap();
-            super::start(
-                &address,
-                BlockMedia::open(&image).unwrap(),
-                (1, 1),
-                Some(device),
-            )
+            start(&address, BlockMedia::open(&image).unwrap(), (1, 1), Some(device))
         };
         let device = crate::preset::load("newport").unwrap();
-        assert!(start(device.clone()).unwrap().lateness().is_some());
-        let error = start(DeviceConfig { writes: None, ..device }).unwrap_err();
+        assert!(started(device.clone()).unwrap().lateness().is_some());
+        let error = started(DeviceConfig { writes: None, ..device }).unwrap_err();
         assert!(error.to_string().contains("does not say how its flash is written"));
     }
 }

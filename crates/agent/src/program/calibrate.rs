@@ -4,7 +4,6 @@
 //! from here stays `uncalibrated` in the file, which says so: power, and how fast a core is compared with one of the
 //! machine that will emulate this one.
 
-use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -33,6 +32,8 @@ const MOST_IMAGES: usize = 64;
 const MOST_IMAGE_BYTES: u64 = 32 << 20;
 /// Bytes that cross the link in a round.
 const LINK_BYTES: usize = 64 << 20;
+/// What the file says of the rest.
+const NOT_MEASURED: &str = "not measured";
 /// How long the other end of the link may be silent.
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -135,85 +136,65 @@ impl Measured {
     }
 
     fn preset(&self, name: &str) -> String {
-        let source = &self.source;
-        let guess = |value: f64, unit: &str, note: &str| {
-            format!(
-                r#"{{ "value": {value}, "unit": "{unit}", "source": "uncalibrated", "note": "{note}" }}"#
-            )
-        };
-        let relative = "no other machine was measured: divide the coded_bytes of the machine that \
-                        emulates by those below, and write it here";
-        let loopback =
-            "TCP over this machine's loopback: the most that a link of it can do";
-        let mut own = String::new();
+        let about = format!(r#""A machine, {}.""#, self.source);
         let parts = [
             ("name", format!(r#""{name}""#)),
-            ("about", format!(r#""A machine, {source}.""#)),
-            (
-                "media",
-                object(&[
-                    ("model", r#""flat""#.to_owned()),
-                    ("latency", self.read_us.constant("us", source, self.reads)),
-                    (
-                        "bandwidth",
-                        self.read_mb_per_s.constant("MB/s", source, self.reads),
-                    ),
-                ]),
-            ),
-            (
-                "compute",
-                object(&[
-                    ("model", r#""cores""#.to_owned()),
-                    (
-                        "cores",
-                        format!(
-                            r#"{{ "value": {}, "unit": "1", "source": "{source}" }}"#,
-                            self.cores
-                        ),
-                    ),
-                    ("relative_time", guess(1.0, "x", relative)),
-                ]),
-            ),
-            (
-                "work",
-                object(&[
-                    ("fuel", guess(2000.0, "M/s", "not measured")),
-                    ("bytes", guess(1000.0, "MB/s", "not measured")),
-                    (
-                        "coded_bytes",
-                        self.coded_mb_per_s.constant("MB/s", source, "JPEG on one core"),
-                    ),
-                    (
-                        "pixels",
-                        self.pixels_m_per_s.constant("Mpx/s", source, "JPEG on one core"),
-                    ),
-                ]),
-            ),
-            (
-                "link",
-                object(&[
-                    ("model", r#""wire""#.to_owned()),
-                    ("latency", self.link_us.constant("us", source, loopback)),
-                    ("bandwidth", self.link_mb_per_s.constant("MB/s", source, loopback)),
-                ]),
-            ),
-            (
-                "power",
-                object(&[
-                    ("idle", guess(5.0, "W", "not measured")),
-                    ("media_active", guess(1.0, "W", "not measured")),
-                    ("compute_active", guess(1.0, "W", "not measured")),
-                    ("link_active", guess(1.0, "W", "not measured")),
-                ]),
-            ),
+            ("about", about),
+            ("media", self.media()),
+            ("compute", self.compute()),
+            ("work", self.work()),
+            ("link", self.link()),
+            ("power", power()),
         ];
-        own.push_str("{\n");
-        for (nth, (key, value)) in parts.iter().enumerate() {
-            let comma = if nth + 1 < parts.len() { "," } else { "" };
-            let _ = writeln!(own, "  \"{key}\": {value}{comma}");
-        }
-        own.push_str("}\n");
-        own
+        let lines: Vec<String> =
+            parts.iter().map(|(key, value)| format!("  \"{key}\": {value}")).collect();
+        format!("{{\n{}\n}}\n", lines.join(",\n"))
+    }
+
+    fn media(&self) -> String {
+        let of = |figure: Figure, unit| figure.constant(unit, &self.source, self.reads);
+        object(&[
+            ("model", r#""flat""#.to_owned()),
+            ("latency", of(self.read_us, "us")),
+            ("bandwidth", of(self.read_mb_per_s, "MB/s")),
+        ])
+    }
+
+    fn compute(&self) -> String {
+        let (n, source) = (self.cores, &self.source);
+        let relative = "no other machine was measured: divide the coded_bytes of the machine that \
+                        emulates by those below, and write it here";
+        object(&[
+            ("model", r#""cores""#.to_owned()),
+            (
+                "cores",
+                format!(r#"{{ "value": {n}, "unit": "1", "source": "{source}" }}"#),
+            ),
+            ("relative_time", guess(1.0, "x", relative)),
+        ])
+    }
+
+    fn work(&self) -> String {
+        let of = |figure: Figure, unit| {
+            figure.constant(unit, &self.source, "JPEG on one core")
+        };
+        object(&[
+            ("fuel", guess(2000.0, "M/s", NOT_MEASURED)),
+            ("bytes", guess(1000.0, "MB/s", NOT_MEASURED)),
+            ("coded_bytes", of(self.coded_mb_per_s, "MB/s")),
+            ("pixels", of(self.pixels_m_per_s, "Mpx/s")),
+        ])
+    }
+
+    fn link(&self) -> String {
+        let loopback =
+            "TCP over this machine's loopback: the most that a link of it can do";
+        let of = |figure: Figure, unit| figure.constant(unit, &self.source, loopback);
+        object(&[
+            ("model", r#""wire""#.to_owned()),
+            ("latency", of(self.link_us, "us")),
+            ("bandwidth", of(self.link_mb_per_s, "MB/s")),
+        ])
     }
 
     fn words(&self) -> String {
@@ -231,6 +212,23 @@ impl Measured {
             self.link_mb_per_s.value,
         )
     }
+}
+
+fn power() -> String {
+    let of = |watts| guess(watts, "W", NOT_MEASURED);
+    object(&[
+        ("idle", of(5.0)),
+        ("media_active", of(1.0)),
+        ("compute_active", of(1.0)),
+        ("link_active", of(1.0)),
+    ])
+}
+
+/// A constant that was not measured.
+fn guess(value: f64, unit: &str, note: &str) -> String {
+    format!(
+        r#"{{ "value": {value}, "unit": "{unit}", "source": "uncalibrated", "note": "{note}" }}"#
+    )
 }
 
 fn object(parts: &[(&str, String)]) -> String {
