@@ -1,13 +1,16 @@
 //! Models of the compute units: how long a sample takes from the record to the finished sample.
 //!
 //! These are pure functions of state, request and time, in integer nanoseconds. Nothing here computes a
-//! pixel. Read `compute/cores.rs` for CPU cores and `compute/fixed.rs` for fixed-function logic.
+//! pixel. Read `compute/cores.rs` for CPU cores and `compute/fixed.rs` for fixed-function logic, and
+//! `compute/work.rs` for programs, which are described by the work that they took.
 
 mod cores;
 mod fixed;
+mod work;
 
 pub use cores::CoresConfig;
 pub use fixed::FixedConfig;
+pub use work::{Effort, WorkConfig};
 
 use bothends_agent::SampleWork;
 
@@ -79,6 +82,28 @@ impl Compute {
             }
             ComputeConfig::Cores(cores) => cores.work_ns(sample),
             ComputeConfig::Fixed(lanes) => lanes.work_ns(sample),
+        };
+        self.take(ready_ns, scaled(ns, slowdown_milli))
+    }
+
+    /// Runs a program whose ranges are there at `ready_ns`. `work` says what its work costs a core;
+    /// without it, or without a model of the compute, it takes the time that it took here.
+    pub fn execute(
+        &mut self,
+        ready_ns: u64,
+        effort: Effort,
+        work: Option<&WorkConfig>,
+        slowdown_milli: u64,
+    ) -> Turn {
+        let ns = match (&self.config, work) {
+            (ComputeConfig::Measured, _) => effort.took_ns,
+            (ComputeConfig::Cores(_) | ComputeConfig::Fixed(_), Some(work)) => {
+                work.work_ns(effort)
+            }
+            (ComputeConfig::Cores(cores), None) => {
+                scaled(effort.cpu_ns, cores.relative_time_milli)
+            }
+            (ComputeConfig::Fixed(_), None) => effort.cpu_ns,
         };
         self.take(ready_ns, scaled(ns, slowdown_milli))
     }

@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use raw::Raw;
 
-use crate::compute::ComputeConfig;
+use crate::compute::{ComputeConfig, WorkConfig};
 use crate::link::LinkConfig;
-use crate::media::MediaConfig;
-use crate::power::{PowerConfig, ThermalConfig};
+use crate::media::{MediaConfig, MemoryConfig, WritesConfig};
+use crate::power::{PowerConfig, SleepConfig, ThermalConfig};
 
 /// A preset that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +63,14 @@ pub struct DeviceConfig {
     pub power: PowerConfig,
     /// The thermal cap, if it has one.
     pub thermal: Option<ThermalConfig>,
+    /// How its flash is written, if it says so.
+    pub writes: Option<WritesConfig>,
+    /// Its memory, if it has a model of it.
+    pub memory: Option<MemoryConfig>,
+    /// What programs cost a core, if it says so.
+    pub work: Option<WorkConfig>,
+    /// When it sleeps, if it does.
+    pub sleep: Option<SleepConfig>,
 }
 
 impl DeviceConfig {
@@ -71,7 +79,19 @@ impl DeviceConfig {
     /// # Errors
     /// [`PresetError`], all but `Unknown`.
     pub fn from_json(preset: &str, json: &str) -> Result<Self, PresetError> {
-        let check = Check { preset };
+        Self::from_json_at(preset, json, Bound::Middle)
+    }
+
+    /// Reads a preset at one end of what its constants may be.
+    ///
+    /// # Errors
+    /// As [`Self::from_json`].
+    pub fn from_json_at(
+        preset: &str,
+        json: &str,
+        bound: Bound,
+    ) -> Result<Self, PresetError> {
+        let check = Check { preset, bound };
         let raw: Raw =
             serde_json::from_str(json).map_err(|e| check.wrong(e.to_string()))?;
         raw.into_config(check)
@@ -104,7 +124,7 @@ pub struct Constant {
     /// A short citation, or `uncalibrated`.
     pub source: String,
     /// The ends between which it is thought to lie, where somebody says so. The emulation uses
-    /// `value`; whoever decides by it takes the ends into account.
+    /// `value`, or an end if it is asked to ([`Bound`]).
     #[serde(default)]
     pub low: Option<f64>,
     /// The other end.
@@ -113,6 +133,40 @@ pub struct Constant {
     /// For people: why this number.
     #[serde(default)]
     pub note: Option<String>,
+}
+
+/// Which end of the constants a device has, where its preset gives `low` and `high`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bound {
+    /// Long times, low rates, much power: nothing that is computed is better at another end.
+    Worst,
+    /// The values themselves.
+    #[default]
+    Middle,
+    /// Short times, high rates, little power.
+    Best,
+}
+
+impl Bound {
+    /// The number that a constant has here.
+    fn of(self, quantity: Quantity, constant: &Constant) -> f64 {
+        let Constant { value, low, high, .. } = constant;
+        let is_more_better = matches!(
+            quantity,
+            Quantity::Count
+                | Quantity::Size
+                | Quantity::Bandwidth
+                | Quantity::PixelRate
+                | Quantity::Share
+                | Quantity::WorkRate
+        );
+        let end = match (self, is_more_better) {
+            (Self::Middle, _) => None,
+            (Self::Worst, true) | (Self::Best, false) => *low,
+            (Self::Worst, false) | (Self::Best, true) => *high,
+        };
+        end.unwrap_or(*value)
+    }
 }
 
 /// What a constant measures, which says its units and its range.
@@ -134,6 +188,10 @@ pub(crate) enum Quantity {
     Energy,
     /// A factor; base unit: thousandths.
     Factor,
+    /// A part of a whole; base unit: thousandths.
+    Share,
+    /// Steps of work per second, at least 1.
+    WorkRate,
 }
 
 /// Base units in one unit, by name.
@@ -143,13 +201,17 @@ impl Quantity {
     fn units(self) -> (Units, &'static str) {
         match self {
             Self::Count => (&[("1", 1.0)], "1"),
-            Self::Size => (&[("B", 1.0), ("KiB", 1024.0)], "B and KiB"),
+            Self::Size => {
+                (&[("B", 1.0), ("KiB", 1024.0), ("MiB", 1_048_576.0)], "B, KiB and MiB")
+            }
             Self::Time => (&[("ns", 1.0), ("us", 1e3), ("ms", 1e6)], "ns, us and ms"),
             Self::Bandwidth => (&[("MB/s", 1e6), ("GB/s", 1e9)], "MB/s and GB/s"),
             Self::PixelRate => (&[("Mpx/s", 1e6)], "Mpx/s"),
             Self::Power => (&[("mW", 1.0), ("W", 1e3)], "mW and W"),
             Self::Energy => (&[("J", 1e3)], "J"),
             Self::Factor => (&[("x", 1e3)], "x"),
+            Self::Share => (&[("%", 10.0)], "%"),
+            Self::WorkRate => (&[("M/s", 1e6)], "M/s"),
         }
     }
 
@@ -160,10 +222,13 @@ impl Quantity {
             Self::Count => (1, 4096),
             Self::Size => (1, 1 << 30),
             Self::Time => (0, 10_000_000_000),
-            Self::Bandwidth | Self::PixelRate => (1, 1_000_000_000_000_000),
+            Self::Bandwidth | Self::PixelRate | Self::WorkRate => {
+                (1, 1_000_000_000_000_000)
+            }
             Self::Power => (0, 10_000_000),
             Self::Energy => (0, 1_000_000_000),
             Self::Factor => (1, 1_000_000),
+            Self::Share => (1, 10_000),
         }
     }
 }
@@ -172,6 +237,7 @@ impl Quantity {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Check<'a> {
     pub(crate) preset: &'a str,
+    pub(crate) bound: Bound,
 }
 
 impl Check<'_> {
@@ -204,12 +270,18 @@ impl Check<'_> {
             let why = format!("`{key}` is in `{unit}`; the units for it are {expected}");
             return Err(self.wrong(why));
         };
+        let value = self.bound.of(quantity, constant);
         let (least, most) = quantity.range();
         let base = whole((value * scale).round()).filter(|n| (least..=most).contains(n));
         base.and_then(|n| T::try_from(n).ok()).ok_or_else(|| {
             let got = format!("{value} {unit}");
             self.wrong(format!("`{key}` is {got}; it must be from {least} to {most}"))
         })
+    }
+
+    /// Whether two constants that are each in range also fit together.
+    pub(crate) fn fits(self, fits: Result<(), String>) -> Result<(), PresetError> {
+        fits.map_err(|why| self.wrong(why))
     }
 
     fn wrong(self, why: String) -> PresetError {
@@ -235,7 +307,11 @@ mod tests {
         let (unit, source) = (unit.to_owned(), source.to_owned());
         let (low, high) = (None, None);
         let constant = Constant { value, unit, source, low, high, note: None };
-        Check { preset: "p" }.base("latency", Quantity::Time, &constant)
+        Check { preset: "p", bound: Bound::Middle }.base(
+            "latency",
+            Quantity::Time,
+            &constant,
+        )
     }
 
     #[test]
@@ -249,7 +325,7 @@ mod tests {
         let factor = |low, high| {
             let (unit, source) = ("x".to_owned(), "uncalibrated".to_owned());
             let constant = Constant { value: 10.0, unit, source, low, high, note: None };
-            Check { preset: "p" }.base::<u64>(
+            Check { preset: "p", bound: Bound::Middle }.base::<u64>(
                 "relative_time",
                 Quantity::Factor,
                 &constant,
@@ -273,6 +349,32 @@ mod tests {
                 error.contains("`relative_time` is 10 x; give both `low`"),
                 "{error}"
             );
+        }
+    }
+
+    #[test]
+    fn the_worst_device_has_long_times_low_rates_and_much_power() {
+        let at = |bound, quantity, unit: &str| {
+            let constant = Constant {
+                value: 10.0,
+                unit: unit.to_owned(),
+                source: "x".to_owned(),
+                low: Some(8.0),
+                high: Some(12.0),
+                note: None,
+            };
+            Check { preset: "p", bound }.base::<u64>("key", quantity, &constant).unwrap()
+        };
+        for (quantity, unit, worst, best) in [
+            (Quantity::Time, "ns", 12, 8),
+            (Quantity::Factor, "x", 12_000, 8000),
+            (Quantity::Power, "mW", 12, 8),
+            (Quantity::Bandwidth, "MB/s", 8_000_000, 12_000_000),
+            (Quantity::WorkRate, "M/s", 8_000_000, 12_000_000),
+            (Quantity::Count, "1", 8, 12),
+        ] {
+            assert_eq!(at(Bound::Worst, quantity, unit), worst, "{quantity:?}");
+            assert_eq!(at(Bound::Best, quantity, unit), best, "{quantity:?}");
         }
     }
 

@@ -4,6 +4,17 @@
 //! finished batch crosses the link while the units start on the next job. It is pure: the answer depends
 //! on the jobs so far and nothing else. No byte is moved here; the agent's server does the job for real
 //! before this is asked what it cost.
+//!
+//! `device/drive.rs` combines the same models for commands of a drive, `device/timing.rs` asks it in this
+//! machine's time, and `device/vitals.rs` is what a drive tells of its health.
+
+mod drive;
+mod timing;
+mod vitals;
+
+pub use drive::{Demand, Drive, Passage};
+pub use timing::{Lateness, TOLERANCE, Timing};
+pub use vitals::Vitals;
 
 use bothends_agent::{Cost, Costs, Hold, ThreadClock, Work};
 use bothends_csd::EnergyReading;
@@ -42,7 +53,7 @@ pub struct Device {
 
 /// A job on its way through the models.
 #[derive(Debug)]
-struct Passage {
+struct Pass {
     end_ns: u64,
     busy: Busy,
 }
@@ -66,7 +77,7 @@ impl Device {
         }
     }
 
-    fn pass(&mut self, work: &Work<'_>, start_ns: u64) -> Passage {
+    fn pass(&mut self, work: &Work<'_>, start_ns: u64) -> Pass {
         let mut busy = Busy::default();
         let slowdown_milli = match &mut self.thermal {
             Some(thermal) => {
@@ -97,11 +108,11 @@ impl Device {
         }
         let sent = self.link.send(made_ns, output_bytes(work));
         busy.link_ns = sent.busy_ns;
-        Passage { end_ns: sent.arrived_ns.max(start_ns), busy }
+        Pass { end_ns: sent.arrived_ns.max(start_ns), busy }
     }
 
     /// A job at a given rate: it occupies all units from its start to its end.
-    fn pass_at_rate(&mut self, work: &Work<'_>, start_ns: u64, per_s: f64) -> Passage {
+    fn pass_at_rate(&mut self, work: &Work<'_>, start_ns: u64, per_s: f64) -> Pass {
         let took_ns = duration_ns(work.samples.len(), per_s);
         self.media.forget_before(start_ns);
         let media_ns = work
@@ -110,9 +121,13 @@ impl Device {
             .map(|s| self.media.read(start_ns, s.extent).busy_ns)
             .sum();
         let link_ns = self.link.send(start_ns, output_bytes(work)).busy_ns;
-        let busy =
-            Busy { media_ns, compute_ns: took_ns.saturating_mul(self.n_units), link_ns };
-        Passage { end_ns: start_ns.saturating_add(took_ns), busy }
+        let busy = Busy {
+            media_ns,
+            compute_ns: took_ns.saturating_mul(self.n_units),
+            link_ns,
+            ..Busy::default()
+        };
+        Pass { end_ns: start_ns.saturating_add(took_ns), busy }
     }
 }
 
@@ -137,13 +152,13 @@ impl Costs for Device {
 
     fn job(&mut self, work: &Work<'_>) -> Cost {
         let start_ns = work.arrival_ns.max(self.done_ns);
-        let passage = match self.pace {
+        let pass = match self.pace {
             Pace::Modelled => self.pass(work, start_ns),
             Pace::Rate(per_s) => self.pass_at_rate(work, start_ns, per_s),
         };
-        self.power.add(passage.busy);
-        self.done_ns = passage.end_ns;
-        Cost { start_ns, end_ns: passage.end_ns, hold: Hold::UntilEnd }
+        self.power.add(pass.busy);
+        self.done_ns = pass.end_ns;
+        Cost { start_ns, end_ns: pass.end_ns, hold: Hold::UntilEnd }
     }
 
     fn energy(&mut self, now_ns: u64) -> Vec<EnergyReading> {
@@ -177,10 +192,16 @@ mod tests {
             power: PowerConfig {
                 idle_mw: 1000,
                 media_mw: 1,
+                program_mw: None,
+                erase_mw: None,
                 compute_mw: 100,
                 link_mw: 10,
             },
             thermal: None,
+            writes: None,
+            memory: None,
+            work: None,
+            sleep: None,
         }
     }
 

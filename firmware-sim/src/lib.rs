@@ -27,5 +27,5 @@ pub mod program;
 
 mod hardware;
 
-pub use device::{Device, Pace};
+pub use device::{Demand, Device, Drive, Lateness, Pace, Passage, Timing, Vitals};
 pub use hardware::{pin_to, thread_cpu_ns};

@@ -1,14 +1,21 @@
 //! Models of the storage media: how long until the bytes of a record are in the device's memory.
 //!
 //! A model is a pure function of its state, the request and the time of the request, in integer
-//! nanoseconds; requests come in order. No byte is read here. Read `media/nand.rs` for flash, and
-//! `media/flat.rs` for anything described only by latency and bandwidth.
+//! nanoseconds; requests come in order. No byte is read here. Read `media/nand.rs` for flash that is only
+//! read, `media/flash.rs` for flash as a drive with blocks, which are also written, and `media/flat.rs` for
+//! anything described only by latency and bandwidth. `media/memory.rs` is the device's memory.
 
+mod flash;
 mod flat;
+mod ftl;
+mod memory;
 mod nand;
 mod timeline;
 
+pub use flash::{Flash, WritesConfig};
 pub use flat::{Flat, FlatConfig};
+pub use ftl::{Collected, PlaneGeometry, PlaneMap};
+pub use memory::{Memory, MemoryConfig};
 pub use nand::{Nand, NandConfig};
 pub use timeline::Timeline;
 
@@ -23,6 +30,46 @@ pub enum MediaConfig {
     Flat(FlatConfig),
     /// Channels, dies and pages.
     Nand(NandConfig),
+}
+
+/// Bytes of a block of a drive, and of the unit in which flash is mapped.
+const BLOCK_BYTES: u64 = 4096;
+
+/// Blocks of a drive that follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blocks {
+    /// The first.
+    pub first: u64,
+    /// How many.
+    pub n: u64,
+}
+
+impl Blocks {
+    /// Bytes of all of them.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        self.n.saturating_mul(BLOCK_BYTES)
+    }
+}
+
+/// A part of what was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// When it had left the medium.
+    pub ready_ns: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// For how long parts of the medium were busy, summed over the parts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MediaBusy {
+    /// As they read.
+    pub read_ns: u64,
+    /// As they programmed.
+    pub program_ns: u64,
+    /// As they erased.
+    pub erase_ns: u64,
 }
 
 /// A medium in use.

@@ -3,11 +3,13 @@
 //! Milliwatts times nanoseconds are picojoules, so sums are exact integers; they are converted to
 //! microjoules only when read. Idle power is drawn as long as the device runs. Media, cores and link add
 //! their active power while they work. Everything here is modelled. `power/thermal.rs` turns energy into
-//! heat.
+//! heat, and `power/sleep.rs` says when an idle device sleeps.
 
+mod sleep;
 mod thermal;
 
-pub use thermal::{Thermal, ThermalConfig};
+pub use sleep::{Sleep, SleepConfig};
+pub use thermal::{COOL_K, HOT_K, Thermal, ThermalConfig};
 
 use bothends_csd::EnergyReading;
 
@@ -23,6 +25,10 @@ pub struct PowerConfig {
     pub idle_mw: u64,
     /// More for each busy part of the medium (die).
     pub media_mw: u64,
+    /// The same while it programs, where that is not the same.
+    pub program_mw: Option<u64>,
+    /// The same while it erases, where that is not the same.
+    pub erase_mw: Option<u64>,
     /// More for each busy core or lane.
     pub compute_mw: u64,
     /// More while the link sends.
@@ -32,8 +38,12 @@ pub struct PowerConfig {
 /// Time for which parts of the device were busy, summed over the parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Busy {
-    /// Parts of the medium.
+    /// Parts of the medium, as they read.
     pub media_ns: u64,
+    /// Parts of the medium, as they program.
+    pub program_ns: u64,
+    /// Parts of the medium, as they erase.
+    pub erase_ns: u64,
     /// Cores or lanes.
     pub compute_ns: u64,
     /// The link.
@@ -47,18 +57,25 @@ pub struct Power {
     media_pj: u128,
     compute_pj: u128,
     link_pj: u128,
+    /// What sleeping has saved.
+    saved_pj: u128,
 }
 
 impl Power {
     /// Nothing used yet.
     #[must_use]
     pub fn new(config: PowerConfig) -> Self {
-        Self { config, media_pj: 0, compute_pj: 0, link_pj: 0 }
+        Self { config, media_pj: 0, compute_pj: 0, link_pj: 0, saved_pj: 0 }
     }
 
     /// Adds the active energy of some work.
     pub fn add(&mut self, busy: Busy) {
-        self.media_pj += energy_pj(self.config.media_mw, busy.media_ns);
+        let config = &self.config;
+        let program_mw = config.program_mw.unwrap_or(config.media_mw);
+        let erase_mw = config.erase_mw.unwrap_or(config.media_mw);
+        self.media_pj += energy_pj(config.media_mw, busy.media_ns)
+            + energy_pj(program_mw, busy.program_ns)
+            + energy_pj(erase_mw, busy.erase_ns);
         self.compute_pj += energy_pj(self.config.compute_mw, busy.compute_ns);
         self.link_pj += energy_pj(self.config.link_mw, busy.link_ns);
     }
@@ -66,8 +83,16 @@ impl Power {
     /// All energy from the start until `now_ns`, in picojoules.
     #[must_use]
     pub fn total_pj(&self, now_ns: u64) -> u128 {
-        let idle_pj = energy_pj(self.config.idle_mw, now_ns);
-        idle_pj + self.media_pj + self.compute_pj + self.link_pj
+        self.idle_pj(now_ns) + self.media_pj + self.compute_pj + self.link_pj
+    }
+
+    /// It has slept for `for_ns` at `power_mw`, instead of being idle.
+    pub fn slept(&mut self, for_ns: u64, power_mw: u64) {
+        self.saved_pj += energy_pj(self.config.idle_mw.saturating_sub(power_mw), for_ns);
+    }
+
+    fn idle_pj(&self, now_ns: u64) -> u128 {
+        energy_pj(self.config.idle_mw, now_ns).saturating_sub(self.saved_pj)
     }
 
     /// The figures by domain until `now_ns`; `device` is the sum of the others.
@@ -75,7 +100,7 @@ impl Power {
     pub fn readings(&self, now_ns: u64) -> Vec<EnergyReading> {
         [
             ("device", self.total_pj(now_ns)),
-            ("idle", energy_pj(self.config.idle_mw, now_ns)),
+            ("idle", self.idle_pj(now_ns)),
             ("media", self.media_pj),
             ("compute", self.compute_pj),
             ("link", self.link_pj),
@@ -100,8 +125,14 @@ mod tests {
 
     use super::*;
 
-    const CONFIG: PowerConfig =
-        PowerConfig { idle_mw: 5000, media_mw: 35, compute_mw: 700, link_mw: 1100 };
+    const CONFIG: PowerConfig = PowerConfig {
+        idle_mw: 5000,
+        media_mw: 35,
+        program_mw: Some(60),
+        erase_mw: None,
+        compute_mw: 700,
+        link_mw: 1100,
+    };
 
     #[test]
     fn an_idle_device_uses_idle_power_times_time() {
@@ -118,12 +149,12 @@ mod tests {
             let mut power = Power::new(CONFIG);
             let (mut media, mut compute, mut link) = (0_u128, 0_u128, 0_u128);
             for (media_ns, compute_ns, link_ns) in pieces {
-                power.add(Busy { media_ns, compute_ns, link_ns });
+                power.add(Busy { media_ns, compute_ns, link_ns, program_ns: media_ns, erase_ns: link_ns });
                 media += u128::from(media_ns);
                 compute += u128::from(compute_ns);
                 link += u128::from(link_ns);
             }
-            let expected = 5000 * u128::from(now) + 35 * media + 700 * compute + 1100 * link;
+            let expected = 5000 * u128::from(now) + (35 + 60) * media + 700 * compute + (1100 + 35) * link;
             prop_assert_eq!(power.total_pj(now), expected);
         }
     }

@@ -4,14 +4,16 @@ use std::io::ErrorKind;
 
 use bothends_core::nearest::did_you_mean;
 
-use crate::config::{DeviceConfig, PresetError};
+use crate::config::{Bound, DeviceConfig, PresetError};
 
 /// Name and text of every preset.
-pub const PRESETS: [(&str, &str); 5] = [
+pub const PRESETS: [(&str, &str); 7] = [
     ("newport", include_str!("../configs/devices/newport.json")),
     ("smartssd", include_str!("../configs/devices/smartssd.json")),
     ("dpu-bf2", include_str!("../configs/devices/dpu-bf2.json")),
     ("storage-server", include_str!("../configs/devices/storage-server.json")),
+    ("970-pro", include_str!("../configs/devices/970-pro.json")),
+    ("zn540", include_str!("../configs/devices/zn540.json")),
     ("ideal", include_str!("../configs/devices/ideal.json")),
 ];
 
@@ -20,11 +22,19 @@ pub const PRESETS: [(&str, &str); 5] = [
 /// # Errors
 /// [`PresetError::Unknown`] with all names, or what is wrong with the preset.
 pub fn load(name: &str) -> Result<DeviceConfig, PresetError> {
+    load_at(name, Bound::Middle)
+}
+
+/// The same at one end of what its constants may be.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_at(name: &str, bound: Bound) -> Result<DeviceConfig, PresetError> {
     if let Some((_, json)) = PRESETS.iter().find(|(known, _)| *known == name) {
-        return DeviceConfig::from_json(name, json);
+        return DeviceConfig::from_json_at(name, json, bound);
     }
     match std::fs::read_to_string(name) {
-        Ok(json) => DeviceConfig::from_json(name, &json),
+        Ok(json) => DeviceConfig::from_json_at(name, &json, bound),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let presets = PRESETS.map(|(known, _)| known);
             let meant = did_you_mean(name, presets);
@@ -69,7 +79,8 @@ mod tests {
         assert_eq!(
             error,
             "there is no preset or file `newprot`; \
-             the presets are newport, smartssd, dpu-bf2, storage-server, ideal; \
+             the presets are newport, smartssd, dpu-bf2, storage-server, 970-pro, \
+             zn540, ideal; \
              did you mean `newport`?"
         );
     }
@@ -89,6 +100,32 @@ mod tests {
                 DeviceConfig::from_json("newport", &json).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
             assert!(error.starts_with("preset newport: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn constants_that_do_not_fit_together_are_told_in_a_line() {
+        let newport = PRESETS[0].1;
+        let with = |key: &str, value: &str| {
+            let begin = newport.find(&format!("\"{key}\": {{")).unwrap();
+            let end = begin + newport[begin..].find(", \"source\"").unwrap();
+            format!("{}\"{key}\": {{ {value}{}", &newport[..begin], &newport[end..])
+        };
+        let size = |value: u32| format!("\"value\": {value}, \"unit\": \"B\"");
+        let count = |value: u32| format!("\"value\": {value}, \"unit\": \"1\"");
+        for (json, expected) in [
+            (with("channels", &count(4096)), "make 8192 planes; at most 4096"),
+            (with("transfer_unit", &size(100)), "`media.transfer_unit` is 100 B"),
+            (with("page_size", &size(5000)), "flash that is written has pages of whole"),
+            (with("program_unit", &size(5000)), "`writes.program_unit` is 5000 B"),
+            (with("program_unit", &size(3 << 15)), "`writes.program_unit` is 98304 B"),
+            (with("block_pages", &count(4096)), "make a block of 134217728 B"),
+            (with("buffer", &size(4096)), "`writes.buffer` is 4096 B; it must hold"),
+            (with("over_provisioning", &size(7)), "`writes.over_provisioning` is in `B`"),
+        ] {
+            let error = DeviceConfig::from_json("own", &json).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+            assert_eq!(error.lines().count(), 1, "{error}");
         }
     }
 }

@@ -22,7 +22,8 @@ use bothends_agent::{
 use bothends_csd::{Address, CsdError, Security};
 use clap::{Command, CommandFactory, Parser, ValueEnum};
 
-use crate::config::{DeviceConfig, PresetError};
+use crate::config::{Bound, DeviceConfig, PresetError};
+use crate::device::TOLERANCE;
 use crate::fault::{Fault, FaultConfig, Faulty};
 use crate::nvme::{self, Advertise, BlockMedia, NvmeAddress};
 use crate::{Device, Pace, pin_to, preset, thread_cpu_ns};
@@ -37,9 +38,14 @@ const DEATH: i32 = 137;
 #[command(name = "firmware-sim", version)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct Args {
-    /// The device: newport, smartssd, dpu-bf2, storage-server, ideal, or a preset file
+    /// The device: newport, smartssd, dpu-bf2, storage-server, 970-pro, zn540, ideal, or a
+    /// preset file
     #[arg(long, value_name = "NAME|FILE")]
     preset: String,
+    /// Where a constant of the preset lies that has `low` and `high`: worst (long times, low rates, much
+    /// power), value, or best
+    #[arg(long, value_enum, default_value_t = Constants::Value)]
+    constants: Constants,
     /// The folder that holds the data set, as it is on the host; for a mix of data sets NAME=DIR, once
     /// for each, with the names that the host has for them
     #[arg(long, value_name = "[NAME=]DIR", required = true)]
@@ -57,7 +63,8 @@ struct Args {
     #[arg(long, value_name = "MIB", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     memory: u32,
-    /// functional: as fast as this machine; paced: answers at the modelled time
+    /// functional: as fast as this machine; paced: answers at the modelled time. Virtual time is for a host
+    /// in the same process: over a socket, nobody knows when the next command would have come
     #[arg(long, value_enum, default_value_t = Time::Paced)]
     time: Time,
     /// What goes wrong: die@P%, stall@P%:SECONDS, throttle@P%:FACTOR, slow-start,
@@ -121,6 +128,27 @@ enum Time {
     Paced,
 }
 
+/// Which of a preset's numbers a device has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Constants {
+    /// Each at the end that makes the device slower, or use more.
+    Worst,
+    /// The numbers themselves.
+    Value,
+    /// Each at the other end.
+    Best,
+}
+
+impl Constants {
+    fn bound(self) -> Bound {
+        match self {
+            Self::Worst => Bound::Worst,
+            Self::Value => Bound::Middle,
+            Self::Best => Bound::Best,
+        }
+    }
+}
+
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate >= 1e-3);
     rate.ok_or_else(|| "give a number of images per second, at least 0.001".to_owned())
@@ -137,7 +165,7 @@ pub fn command() -> Command {
 #[must_use]
 pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     let args = Args::parse_from(args);
-    let device = match preset::load(&args.preset) {
+    let device = match preset::load_at(&args.preset, args.constants.bound()) {
         Ok(device) => device,
         Err(error) => {
             eprintln!("error: {error}");
@@ -168,7 +196,7 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
     }
     let address = match &args.listen {
         Listen::Agent(address) => address,
-        Listen::Nvme(address) => return serve_nvme(args, address, &stop),
+        Listen::Nvme(address) => return serve_nvme(args, device, address, &stop),
     };
     // It reads its user's own files for that user, whose other workers follow links, too.
     let store = FileStore::of(&args.media, Links::Followed)?;
@@ -211,13 +239,17 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
     Ok(())
 }
 
-/// Serves NVMe. Its commands have no modelled time yet.
-fn serve_nvme(args: &Args, address: &NvmeAddress, stop: &Arc<AtomicBool>) -> Result<()> {
-    let is_modelled = args.time == Time::Paced || args.rate.is_some();
-    if is_modelled || args.once || !args.faults.is_empty() {
+/// Serves NVMe, with the times of the preset's model if they are asked for.
+fn serve_nvme(
+    args: &Args,
+    device: DeviceConfig,
+    address: &NvmeAddress,
+    stop: &Arc<AtomicBool>,
+) -> Result<()> {
+    if args.rate.is_some() || args.once || !args.faults.is_empty() {
         bail!(
-            "commands of NVMe are carried out as fast as this machine does, without faults, for all hosts \
-             that come; give --time functional, and none of --rate, --fault and --once"
+            "an NVMe device has the times of its preset, no faults, and serves all hosts that come; \
+             give none of --rate, --fault and --once"
         );
     }
     let [DataRoot { name: None, path }] = args.media.as_slice() else {
@@ -226,12 +258,24 @@ fn serve_nvme(args: &Args, address: &NvmeAddress, stop: &Arc<AtomicBool>) -> Res
     let media = BlockMedia::open(path)?;
     stop::in_time(stop).context("cannot start a thread")?;
     let cores = args.cores.map_or(spare_cores(), |n| n.min(spare_cores()));
-    let target =
-        nvme::start(address, media, (args.memory, cores as usize), args.advertise)?;
+    let modelled = (args.time == Time::Paced).then_some(device);
+    let size = (args.memory, cores as usize);
+    let target = nvme::start(address, media, size, (modelled, args.advertise))?;
     println!("listening on {}{}/{}", nvme::SCHEME, target.address(), target.name());
     std::io::stdout().flush().context("cannot say where it listens")?;
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
+    }
+    if let Some(own) = target.lateness() {
+        println!(
+            "{} commands were answered at their modelled time; {} more than {} us late, {} us on average, \
+             {} us at most",
+            own.n_answers,
+            own.n_late,
+            TOLERANCE.as_micros(),
+            own.mean_ns() / 1000,
+            own.worst_ns / 1000,
+        );
     }
     Ok(())
 }

@@ -8,7 +8,10 @@ use bothends_core::resume::Resume;
 use bothends_dataset::conformance::{self, MemoryStorage};
 use bothends_dataset::{Ask, FieldPlace, Format, Found, Storage, find_fields};
 use bothends_energy::Profile;
+use bothends_firmware_sim::compute::Effort;
 use bothends_firmware_sim::config::DeviceConfig;
+use bothends_firmware_sim::media::Blocks;
+use bothends_firmware_sim::{Demand, Drive};
 use bothends_runtime::{Loader, options};
 use bothends_simulate::Scenario;
 
@@ -115,6 +118,17 @@ pub fn preset(bytes: &[u8]) {
         let n_units = device.n_units();
         assert!(n_units.is_none_or(|n| n > 0));
         device.set_n_units(2);
+        let blocks = Blocks { first: 0, n: 40 };
+        let mut drive = Drive::new(device, 1000);
+        for demand in [
+            Demand::Write(blocks),
+            Demand::Read(blocks),
+            Demand::ToMemory(vec![blocks], 4096),
+            Demand::Execute(Effort { fuel: u64::MAX, cpu_ns: 1, ..Effort::default() }),
+        ] {
+            drive.take(0, &demand);
+        }
+        drive.vitals(u64::MAX);
     }
     drop(Profile::from_json("fuzzed", json));
     if let Ok(scenario) = Scenario::from_json("fuzzed", json) {

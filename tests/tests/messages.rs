@@ -353,7 +353,7 @@ fn devices_that_are_not_there() -> Result<()> {
         &["--csd", "sim:newprot"],
         1,
         "cannot start the device sim:newprot: there is no preset or file `newprot`; the presets \
-         are newport, smartssd, dpu-bf2, storage-server, ideal; did you mean `newport`?",
+         are newport, smartssd, dpu-bf2, storage-server, 970-pro, zn540, ideal; did you mean `newport`?",
     )?;
     with_data(
         &data,

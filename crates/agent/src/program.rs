@@ -6,6 +6,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the front door")]
 
+mod calibrate;
 mod log;
 mod metrics;
 mod reload;
@@ -60,6 +61,16 @@ enum Other {
     Keygen {
         /// The file to make; its owner alone can read it
         file: PathBuf,
+    },
+    /// Measures this machine for a minute at most, and makes a preset of it for firmware-sim: reads, JPEG
+    /// decoding on one core, and TCP over its loopback. Run it while nothing else does
+    Calibrate {
+        /// The data set's folder: files to read and JPEGs to decode
+        #[arg(long, value_name = "DIR")]
+        data_root: PathBuf,
+        /// The preset to make, called as it is: never replaces a file
+        #[arg(long, value_name = "FILE")]
+        preset: PathBuf,
     },
 }
 
@@ -187,6 +198,9 @@ pub fn command() -> Command {
 pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     let done = match Line::parse_from(args) {
         Line { other: Some(Other::Keygen { file }), .. } => keygen(&file),
+        Line { other: Some(Other::Calibrate { data_root, preset }), .. } => {
+            calibrate::calibrate(&data_root, &preset)
+        }
         Line { serve: Some(args), .. } => run(&args),
         Line { other: None, serve: None } => {
             Err(anyhow::anyhow!("nothing to do; give --listen and --data-root"))

@@ -6,10 +6,10 @@
 use serde::Deserialize;
 
 use super::{Check, Constant, DeviceConfig, PresetError, Quantity};
-use crate::compute::{ComputeConfig, CoresConfig, FixedConfig};
+use crate::compute::{ComputeConfig, CoresConfig, FixedConfig, WorkConfig};
 use crate::link::LinkConfig;
-use crate::media::{FlatConfig, MediaConfig, NandConfig};
-use crate::power::{PowerConfig, ThermalConfig};
+use crate::media::{FlatConfig, MediaConfig, MemoryConfig, NandConfig, WritesConfig};
+use crate::power::{PowerConfig, SleepConfig, ThermalConfig};
 
 /// A preset file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -22,6 +22,10 @@ pub(super) struct Raw {
     compute: RawCompute,
     link: RawLink,
     power: RawPower,
+    writes: Option<RawWrites>,
+    memory: Option<RawMemory>,
+    work: Option<RawWork>,
+    sleep: Option<RawSleep>,
     thermal: Option<RawThermal>,
 }
 
@@ -30,11 +34,13 @@ pub(super) struct Raw {
 macro_rules! constants {
     ($($raw:ident in $part:literal: $config:ident {
         $($key:ident: $quantity:ident => $field:ident,)*
+        $(? $may:ident: $measure:ident => $into:ident,)*
     })*) => {$(
         #[derive(Debug, Clone, PartialEq, Deserialize)]
         #[serde(deny_unknown_fields)]
         struct $raw {
             $($key: Constant,)*
+            $(#[serde(default)] $may: Option<Constant>,)*
         }
 
         impl $raw {
@@ -45,6 +51,16 @@ macro_rules! constants {
                         Quantity::$quantity,
                         &self.$key,
                     )?,
+                )*
+                $(
+                    $into: match &self.$may {
+                        Some(constant) => Some(check.base(
+                            concat!($part, ".", stringify!($may)),
+                            Quantity::$measure,
+                            constant,
+                        )?),
+                        None => None,
+                    },
                 )*})
             }
         }
@@ -68,6 +84,29 @@ constants! {
         sense_page_msb: Time => sense_page_msb_ns,
         firmware_4k: Time => firmware_small_ns,
         firmware_large: Time => firmware_large_ns,
+        ? planes_per_die: Count => planes_per_die,
+        ? sense_4k_csb: Time => sense_small_csb_ns,
+        ? sense_page_csb: Time => sense_page_csb_ns,
+    }
+    RawWrites in "writes": WritesConfig {
+        program_unit: Size => program_unit_bytes,
+        program: Time => program_ns,
+        erase: Time => erase_ns,
+        block_pages: Count => block_pages,
+        over_provisioning: Share => over_provisioning_milli,
+        buffer: Size => buffer_bytes,
+        firmware: Time => firmware_ns,
+        buffer_4k: Time => buffer_unit_ns,
+    }
+    RawMemory in "memory": MemoryConfig {
+        bandwidth: Bandwidth => bytes_per_s,
+        firmware: Time => firmware_ns,
+    }
+    RawWork in "work": WorkConfig {
+        fuel: WorkRate => fuel_per_s,
+        bytes: Bandwidth => bytes_per_s,
+        coded_bytes: Bandwidth => coded_bytes_per_s,
+        pixels: PixelRate => pixels_per_s,
     }
     RawCores in "compute": CoresConfig {
         cores: Count => n_cores,
@@ -83,6 +122,13 @@ constants! {
         media_active: Power => media_mw,
         compute_active: Power => compute_mw,
         link_active: Power => link_mw,
+        ? program_active: Power => program_mw,
+        ? erase_active: Power => erase_mw,
+    }
+    RawSleep in "sleep": SleepConfig {
+        power: Power => power_mw,
+        after: Time => after_ns,
+        wake: Time => wake_ns,
     }
     RawThermal in "thermal": ThermalConfig {
         cooled: Power => cooled_mw,
@@ -120,9 +166,19 @@ impl Raw {
         self,
         check: Check<'_>,
     ) -> Result<DeviceConfig, PresetError> {
+        let media = self.media.into_config(check)?;
+        let writes = self.writes.map(|own| own.into_config(check)).transpose()?;
+        if let MediaConfig::Nand(nand) = &media {
+            check.fits(nand.fits())?;
+            check.fits(writes.as_ref().map_or(Ok(()), |own| own.fits(nand)))?;
+        }
         Ok(DeviceConfig {
             name: self.name,
-            media: self.media.into_config(check)?,
+            media,
+            writes,
+            memory: self.memory.map(|own| own.into_config(check)).transpose()?,
+            work: self.work.map(|own| own.into_config(check)).transpose()?,
+            sleep: self.sleep.map(|own| own.into_config(check)).transpose()?,
             compute: self.compute.into_config(check)?,
             link: self.link.into_config(check)?,
             power: self.power.into_config(check)?,

@@ -31,7 +31,12 @@ impl Flat {
 
     /// Reads `extent`, asked for at `at_ns`.
     pub fn read(&mut self, at_ns: u64, extent: Extent) -> Fetched {
-        let busy_ns = transfer_ns(u64::from(extent.len), self.config.bytes_per_s);
+        self.fetch(at_ns, extent.len.into())
+    }
+
+    /// Reads or writes `bytes`, asked for at `at_ns`.
+    pub fn fetch(&mut self, at_ns: u64, bytes: u64) -> Fetched {
+        let busy_ns = transfer_ns(bytes, self.config.bytes_per_s);
         let start_ns = self.free_ns.max(at_ns.saturating_add(self.config.latency_ns));
         self.free_ns = start_ns.saturating_add(busy_ns);
         Fetched { ready_ns: self.free_ns, busy_ns }

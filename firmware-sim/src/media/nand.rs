@@ -2,9 +2,12 @@
 //!
 //! Reading a page waits for its die, senses the cells, then moves the bytes over the die's channel in
 //! transfer units. The die stays busy until its last transfer ends, because the bytes wait in its register.
-//! Firmware time only adds latency. The structure follows the published description of NVMeVirt's
-//! conventional SSD model (Kim et al., FAST 2023). Writes, wear and garbage collection are not modelled,
-//! because results do not go to flash here.
+//! Firmware time only adds latency. Programming moves the bytes to the die first and then occupies it; erasing
+//! occupies it alone. The structure follows the published description of NVMeVirt's
+//! conventional SSD model (Kim et al., FAST 2023).
+//!
+//! A die may have several planes that work independently of each other; they share the die's channel. What a
+//! write leads to is decided in `flash.rs` and `ftl.rs`.
 
 use bothends_core::sample::{Extent, FileIdx};
 
@@ -13,14 +16,16 @@ use super::{Fetched, Timeline, transfer_ns};
 /// Reads up to this many bytes of a page sense only a part of it.
 const SMALL_READ_BYTES: u64 = 4096;
 
-/// The constants of a flash medium. Sense times of the two page types of a cell, in nanoseconds,
-/// are equal where its source does not tell them apart.
+/// The constants of a flash medium. Sense times of the page types of a cell, in nanoseconds, are equal
+/// where its source does not tell them apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NandConfig {
     /// Channels.
     pub n_channels: u32,
     /// Dies (logical units) on each channel.
     pub dies_per_channel: u32,
+    /// Planes of each die that work independently; 1 if it is not given.
+    pub planes_per_die: Option<u32>,
     /// Bytes of a flash page.
     pub page_bytes: u32,
     /// Bytes that a channel moves in one go.
@@ -31,35 +36,82 @@ pub struct NandConfig {
     pub sense_small_lsb_ns: u64,
     /// The same of the most significant bit.
     pub sense_small_msb_ns: u64,
+    /// The same of the bit between them, where cells have three.
+    pub sense_small_csb_ns: Option<u64>,
     /// Sensing a whole page of the least significant bit.
     pub sense_page_lsb_ns: u64,
     /// The same of the most significant bit.
     pub sense_page_msb_ns: u64,
+    /// The same of the bit between them, where cells have three.
+    pub sense_page_csb_ns: Option<u64>,
     /// Firmware latency of a request of at most 4 KiB, in nanoseconds.
     pub firmware_small_ns: u64,
     /// Firmware latency of a longer request, in nanoseconds.
     pub firmware_large_ns: u64,
 }
 
+/// Planes that a medium may have, so that their state is small.
+const MOST_PLANES: u64 = 4096;
+/// Bytes that a channel moves in one go at least, so that a page is a bounded number of steps.
+const LEAST_TRANSFER_BYTES: u32 = 512;
+
+impl NandConfig {
+    /// How many planes all dies have.
+    fn n_planes(&self) -> u64 {
+        let dies =
+            u64::from(self.n_channels.max(1)) * u64::from(self.dies_per_channel.max(1));
+        dies.saturating_mul(self.planes_per_die.unwrap_or(1).max(1).into())
+    }
+
+    /// Whether the constants fit together.
+    ///
+    /// # Errors
+    /// What does not.
+    pub(crate) fn fits(&self) -> Result<(), String> {
+        let n = self.n_planes();
+        if n > MOST_PLANES {
+            return Err(format!(
+                "`media.channels`, `.dies_per_channel` and `.planes_per_die` make {n} planes; at most \
+                 {MOST_PLANES} can be emulated"
+            ));
+        }
+        if self.transfer_unit_bytes < LEAST_TRANSFER_BYTES {
+            return Err(format!(
+                "`media.transfer_unit` is {} B; it must be at least {LEAST_TRANSFER_BYTES}",
+                self.transfer_unit_bytes
+            ));
+        }
+        if self.sense_small_csb_ns.is_some() != self.sense_page_csb_ns.is_some() {
+            return Err(
+                "give both `media.sense_4k_csb` and `media.sense_page_csb`, or neither"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
 /// A flash medium in use.
 #[derive(Debug)]
 pub struct Nand {
     config: NandConfig,
-    die_free_ns: Vec<u64>,
+    /// Of each plane; a die without planes of its own is one.
+    plane_free_ns: Vec<u64>,
     channels: Vec<Timeline>,
 }
 
 /// A page of the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Page {
-    die: usize,
-    msb: Bit,
+pub(super) struct Page {
+    pub(super) plane: usize,
+    pub(super) bit: Bit,
 }
 
 /// Which bit of its cells a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Bit {
+pub(super) enum Bit {
     Lsb,
+    Csb,
     Msb,
 }
 
@@ -68,24 +120,28 @@ impl Nand {
     #[must_use]
     pub fn new(config: NandConfig) -> Self {
         let n_channels = config.n_channels.max(1) as usize;
-        let n_dies = n_channels * config.dies_per_channel.max(1) as usize;
+        let n_planes = usize::try_from(config.n_planes()).unwrap_or(usize::MAX);
         Self {
             config,
-            die_free_ns: vec![0; n_dies],
+            plane_free_ns: vec![0; n_planes],
             channels: vec![Timeline::default(); n_channels],
         }
     }
 
-    /// Reads `extent`, asked for at `at_ns`: its pages are striped over the dies.
+    /// Its constants.
+    pub(super) fn config(&self) -> &NandConfig {
+        &self.config
+    }
+
+    /// How many planes there are.
+    pub(super) fn n_planes(&self) -> u64 {
+        self.plane_free_ns.len() as u64
+    }
+
+    /// Reads `extent`, asked for at `at_ns`: its pages are striped over the planes.
     pub fn read(&mut self, at_ns: u64, extent: Extent) -> Fetched {
         let page_bytes = u64::from(self.config.page_bytes.max(1));
-        let small = u64::from(extent.len) <= SMALL_READ_BYTES;
-        let firmware_ns = if small {
-            self.config.firmware_small_ns
-        } else {
-            self.config.firmware_large_ns
-        };
-        let at_ns = at_ns.saturating_add(firmware_ns);
+        let at_ns = at_ns.saturating_add(self.firmware_ns(extent.len.into()));
         let end = extent.offset.saturating_add(u64::from(extent.len));
         let mut fetched = Fetched { ready_ns: at_ns, busy_ns: 0 };
         let mut at = extent.offset;
@@ -108,38 +164,97 @@ impl Nand {
         }
     }
 
-    /// Files begin on any die and continue on the next ones, channel by channel.
-    fn locate(&self, file: FileIdx, page_idx: u64) -> Page {
-        let n_dies = self.die_free_ns.len() as u64;
-        let first = scatter(file.0) % (2 * n_dies);
-        let place = (first + page_idx % (2 * n_dies)) % (2 * n_dies);
-        let msb = if place < n_dies { Bit::Lsb } else { Bit::Msb };
-        let die = usize::try_from(place % n_dies).unwrap_or(0);
-        Page { die, msb }
+    /// Firmware latency of a request to read.
+    pub(super) fn firmware_ns(&self, bytes: u64) -> u64 {
+        if bytes <= SMALL_READ_BYTES {
+            self.config.firmware_small_ns
+        } else {
+            self.config.firmware_large_ns
+        }
     }
 
-    fn read_page(&mut self, at_ns: u64, page: Page, bytes: u64) -> Fetched {
+    /// The bit that the `nth` page of a plane holds.
+    pub(super) fn bit(&self, nth: u64) -> Bit {
+        let has_csb = self.config.sense_page_csb_ns.is_some();
+        match (has_csb, nth % if has_csb { 3 } else { 2 }) {
+            (_, 0) => Bit::Lsb,
+            (true, 1) => Bit::Csb,
+            _ => Bit::Msb,
+        }
+    }
+
+    /// Files begin on any plane and continue on the next ones, channel by channel.
+    fn locate(&self, file: FileIdx, page_idx: u64) -> Page {
+        let n_planes = self.n_planes();
+        let round =
+            n_planes * if self.config.sense_page_csb_ns.is_some() { 3 } else { 2 };
+        let first = scatter(file.0) % round;
+        let place = (first + page_idx % round) % round;
+        let plane = usize::try_from(place % n_planes).unwrap_or(0);
+        Page { plane, bit: self.bit(place / n_planes) }
+    }
+
+    fn sense_ns(&self, bit: Bit, bytes: u64) -> u64 {
         let config = &self.config;
-        let sense_ns = match (page.msb, bytes <= SMALL_READ_BYTES) {
+        let is_small = bytes <= SMALL_READ_BYTES;
+        match (bit, is_small) {
             (Bit::Lsb, true) => config.sense_small_lsb_ns,
             (Bit::Msb, true) => config.sense_small_msb_ns,
             (Bit::Lsb, false) => config.sense_page_lsb_ns,
             (Bit::Msb, false) => config.sense_page_msb_ns,
-        };
-        let unit = u64::from(config.transfer_unit_bytes.max(1));
-        let channel_bytes_per_s = config.channel_bytes_per_s;
-        let start_ns = self.die_free_ns[page.die].max(at_ns);
-        let channel_idx = page.die % self.channels.len();
+            (Bit::Csb, true) => {
+                config.sense_small_csb_ns.unwrap_or(config.sense_small_msb_ns)
+            }
+            (Bit::Csb, false) => {
+                config.sense_page_csb_ns.unwrap_or(config.sense_page_msb_ns)
+            }
+        }
+    }
+
+    /// Senses `bytes` of a page and moves them over its channel.
+    pub(super) fn read_page(&mut self, at_ns: u64, page: Page, bytes: u64) -> Fetched {
+        let sense_ns = self.sense_ns(page.bit, bytes);
+        let start_ns = self.plane_free_ns[page.plane].max(at_ns);
+        let end_ns = self.transfer(start_ns.saturating_add(sense_ns), page.plane, bytes);
+        self.plane_free_ns[page.plane] = end_ns;
+        Fetched { ready_ns: end_ns, busy_ns: end_ns - start_ns }
+    }
+
+    /// Moves `bytes` to a plane and programs them.
+    pub(super) fn program(
+        &mut self,
+        at_ns: u64,
+        plane: usize,
+        bytes: u64,
+        program_ns: u64,
+    ) -> Fetched {
+        let start_ns = self.plane_free_ns[plane].max(at_ns);
+        let end_ns = self.transfer(start_ns, plane, bytes).saturating_add(program_ns);
+        self.plane_free_ns[plane] = end_ns;
+        Fetched { ready_ns: end_ns, busy_ns: end_ns - start_ns }
+    }
+
+    /// Occupies a plane alone, as erasing does.
+    pub(super) fn occupy(&mut self, at_ns: u64, plane: usize, for_ns: u64) -> Fetched {
+        let start_ns = self.plane_free_ns[plane].max(at_ns);
+        let end_ns = start_ns.saturating_add(for_ns);
+        self.plane_free_ns[plane] = end_ns;
+        Fetched { ready_ns: end_ns, busy_ns: end_ns - start_ns }
+    }
+
+    /// Moves `bytes` between a plane and the controller, one transfer unit after the other.
+    fn transfer(&mut self, at_ns: u64, plane: usize, bytes: u64) -> u64 {
+        let unit = u64::from(self.config.transfer_unit_bytes.max(1));
+        let channel_idx = plane % self.channels.len();
         let channel = &mut self.channels[channel_idx];
-        let mut end_ns = start_ns.saturating_add(sense_ns);
+        let mut end_ns = at_ns;
         let mut left = bytes;
         while left > 0 {
-            let chunk_ns = transfer_ns(left.min(unit), channel_bytes_per_s);
+            let chunk_ns = transfer_ns(left.min(unit), self.config.channel_bytes_per_s);
             end_ns = channel.reserve(end_ns, chunk_ns).saturating_add(chunk_ns);
             left -= left.min(unit);
         }
-        self.die_free_ns[page.die] = end_ns;
-        Fetched { ready_ns: end_ns, busy_ns: end_ns - start_ns }
+        end_ns
     }
 }
 
@@ -160,13 +275,16 @@ mod tests {
         Nand::new(NandConfig {
             n_channels: 8,
             dies_per_channel: 2,
+            planes_per_die: None,
             page_bytes: 32 * 1024,
             transfer_unit_bytes: 16 * 1024,
             channel_bytes_per_s: 800_000_000,
             sense_small_lsb_ns: 29_760,
             sense_small_msb_ns: 41_760,
+            sense_small_csb_ns: None,
             sense_page_lsb_ns: 30_013,
             sense_page_msb_ns: 42_013,
+            sense_page_csb_ns: None,
             firmware_small_ns: 21_500,
             firmware_large_ns: 30_490,
         })
@@ -229,7 +347,7 @@ mod tests {
         let drive = drive_970_pro();
         let mut seen = [0_u32; 16];
         for file in 0..1600 {
-            seen[drive.locate(FileIdx(file), 0).die] += 1;
+            seen[drive.locate(FileIdx(file), 0).plane] += 1;
         }
         assert!(seen.iter().all(|&n| (50..200).contains(&n)), "{seen:?}");
     }

@@ -103,6 +103,12 @@ impl BlockMedia {
         self.n_blocks
     }
 
+    /// Whether hosts may write it.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.access == Access::ReadAndWrite
+    }
+
     /// Where each file begins, in blocks, with its bytes: what a host needs to find samples.
     pub fn files(&self) -> impl Iterator<Item = (&Path, u64, u64)> {
         self.parts.iter().map(|part| (part.path.as_path(), part.first, part.bytes))

@@ -19,6 +19,7 @@ use super::programs::{Execution, Programs};
 use super::subsystem::{Io, Subsystem};
 use super::wire::Request;
 use super::{BLOCK_BYTES, BLOCKS, IN_CAPSULE, MEMORY, MOST_DATA, MOST_ENTRIES, PROGRAMS};
+use crate::device::{Demand, Vitals};
 
 /// The name by which every host asks where subsystems are.
 pub(super) const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
@@ -57,6 +58,8 @@ pub(super) struct Queue<C> {
     entries: u32,
     /// How far the host's entries have been taken, modulo their number. Only the connection's thread changes it.
     head: Arc<AtomicU16>,
+    /// What the command that was taken last asks of the model.
+    demand: Option<Demand>,
 }
 
 #[derive(Debug)]
@@ -80,7 +83,14 @@ pub(super) enum Answer {
 
 impl<C: Controllers> Queue<C> {
     pub(super) fn new(subsystem: Arc<Subsystem>, controllers: C) -> Self {
-        Self { subsystem, controllers, of: None, entries: 32, head: Arc::default() }
+        Self {
+            subsystem,
+            controllers,
+            of: None,
+            entries: 32,
+            head: Arc::default(),
+            demand: None,
+        }
     }
 
     /// What it leads to.
@@ -108,6 +118,11 @@ impl<C: Controllers> Queue<C> {
         self.of.as_ref().map(|of| &of.controller)
     }
 
+    /// What the command that was taken last asks of the model, if that is to say when it is complete.
+    pub(super) fn demand(&mut self) -> Option<Demand> {
+        self.demand.take()
+    }
+
     /// Carries out a request, or says what has to be run for it.
     pub(super) fn take(
         &mut self,
@@ -117,6 +132,7 @@ impl<C: Controllers> Queue<C> {
     ) -> Answer {
         let head = (u32::from(self.head.load(Ordering::Relaxed)) + 1) % self.entries;
         self.head.store(u16::try_from(head).unwrap_or(0), Ordering::Relaxed);
+        self.demand = None;
         let entry = request.entry;
         let begin = out.len();
         let done = match request.failed {
@@ -267,8 +283,10 @@ impl<C: Controllers> Queue<C> {
             format.before_data_to_host(head(entry.id(), room), out);
         }
         let data_at = out.len();
+        let demand = self.subsystem.demand(entry, &data);
         match self.subsystem.io(entry, data, (of.id, room), out)? {
             Io::Done(result) => {
+                self.demand = demand;
                 if out.len() == data_at {
                     // A command without data for the host.
                     out.truncate(begin);
@@ -485,7 +503,10 @@ impl Asked<'_> {
                 let set = bothends_nvme::commands::Set::of_id(asked.set);
                 Ok(Effects::of(set.ok_or(Status::INVALID_FIELD)?).bytes().to_vec())
             }
-            Log::Power => Ok(power(controller).bytes().to_vec()),
+            Log::Power => {
+                let vitals = self.subsystem.vitals(now).unwrap_or_default();
+                Ok(power(controller, &vitals).bytes().to_vec())
+            }
             Log::Programs if asked.nsid == PROGRAMS => {
                 Ok(self.subsystem.programs().list())
             }
@@ -518,14 +539,17 @@ fn firmware() -> Vec<u8> {
     own
 }
 
-fn power(controller: &Controller) -> Power {
+/// Power since the device was started, whenever measuring was.
+fn power(controller: &Controller, vitals: &Vitals) -> Power {
     Power {
         generation: controller.measures.unwrap_or(0),
         measuring: match controller.measures {
             Some(_) => Measuring::Yes,
             None => Measuring::No,
         },
-        ..Power::default()
+        n_intervals: vitals.n_intervals,
+        average: vitals.mean_microwatts,
+        greatest: vitals.most_microwatts,
     }
 }
 

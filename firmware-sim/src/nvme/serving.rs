@@ -8,6 +8,9 @@ use anyhow::{Result, bail};
 
 use super::checksum::Checksum;
 use super::{BlockMedia, Subsystem, SubsystemConfig, Target, TargetConfig};
+use crate::config::DeviceConfig;
+use crate::device::{Drive, Timing};
+use crate::media::MediaConfig;
 
 /// The scheme of its addresses.
 pub(crate) const SCHEME: &str = "nvme-tcp://";
@@ -67,7 +70,7 @@ impl FromStr for Advertise {
     }
 }
 
-/// Begins to serve `media` at `address`.
+/// Begins to serve `media` at `address`; commands take the time of `modelled`, if that is given.
 ///
 /// # Errors
 /// If the media cannot be read, or the address not be listened at.
@@ -75,8 +78,18 @@ pub(crate) fn start(
     address: &NvmeAddress,
     media: BlockMedia,
     (memory_mib, cores): (u32, usize),
-    advertise: Option<Advertise>,
+    (modelled, advertise): (Option<DeviceConfig>, Option<Advertise>),
 ) -> Result<Target> {
+    let n_blocks = media.n_blocks();
+    if let Some(MediaConfig::Nand(_)) = modelled.as_ref().map(|device| &device.media)
+        && media.is_writable()
+        && modelled.as_ref().is_some_and(|device| device.writes.is_none())
+    {
+        bail!(
+            "the preset does not say how its flash is written, and the image may be written; give the preset \
+             `writes`, or take the image's permission to write away"
+        );
+    }
     let Some(memory_bytes) =
         usize::try_from(memory_mib).ok().and_then(|n| n.checked_mul(1 << 20))
     else {
@@ -89,6 +102,10 @@ pub(crate) fn start(
         memory_bytes,
         programs: vec![Arc::new(Checksum)],
     });
+    let subsystem = match modelled {
+        Some(device) => subsystem.with_timing(Timing::new(Drive::new(device, n_blocks))),
+        None => subsystem,
+    };
     let config =
         TargetConfig { listen: address.at, advertise: advertise.map(|own| own.0), cores };
     Ok(Target::start(&config, subsystem)?)
@@ -124,5 +141,25 @@ mod tests {
         {
             assert!(wrong.parse::<NvmeAddress>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_image_that_may_be_written_needs_a_preset_that_says_how() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        std::fs::write(&image, [0; 8192]).unwrap();
+        let started = |device| {
+            let address = "nvme-tcp://127.0.0.1:0".parse().unwrap();
+            start(
+                &address,
+                BlockMedia::open(&image).unwrap(),
+                (1, 1),
+                (Some(device), None),
+            )
+        };
+        let device = crate::preset::load("newport").unwrap();
+        assert!(started(device.clone()).unwrap().lateness().is_some());
+        let error = started(DeviceConfig { writes: None, ..device }).unwrap_err();
+        assert!(error.to_string().contains("does not say how its flash is written"));
     }
 }

@@ -1,12 +1,14 @@
 //! The subsystem: namespaces that all hosts share, and their commands.
 
+mod demand;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use bothends_nvme::commands::{Blocks, Durable, Execute, Memory as MemoryCommand, Set};
-use bothends_nvme::logs::Smart;
+use bothends_nvme::logs::{Hot, Smart};
 use bothends_nvme::{Sqe, Status};
 
 use super::blocks::BlockMedia;
@@ -14,6 +16,7 @@ use super::controller::{Controller, KELVIN, lock};
 use super::memory::Memory;
 use super::programs::{Execution, Program, Programs};
 use super::{BLOCK_BYTES, BLOCKS, MEMORY, PROGRAMS};
+use crate::device::{Demand, Timing, Vitals};
 
 /// What a subsystem is made of.
 #[derive(Debug)]
@@ -38,6 +41,7 @@ pub struct Subsystem {
     pub(super) media: BlockMedia,
     pub(super) memory: Memory,
     programs: Mutex<Programs>,
+    timing: Option<Timing>,
     began: Instant,
     reads: AtomicU64,
     bytes_read: AtomicU64,
@@ -67,6 +71,7 @@ impl Subsystem {
             media: config.media,
             memory: Memory::new(config.memory_bytes),
             programs: Mutex::new(Programs::new(config.programs, BTreeMap::new())),
+            timing: None,
             began: Instant::now(),
             reads: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
@@ -75,6 +80,28 @@ impl Subsystem {
             kelvin: AtomicU16::new(KELVIN),
             watching: Mutex::default(),
         }
+    }
+
+    /// The subsystem whose commands take the time that a model says.
+    #[must_use]
+    pub fn with_timing(self, timing: Timing) -> Self {
+        Self { timing: Some(timing), ..self }
+    }
+
+    /// The model of its time, if it has one.
+    #[must_use]
+    pub fn timing(&self) -> Option<&Timing> {
+        self.timing.as_ref()
+    }
+
+    /// What a command asks of the model, if there is one.
+    pub(super) fn demand(&self, entry: &Sqe, data: &[u8]) -> Option<Demand> {
+        self.timing.as_ref().and_then(|_| demand::of(entry, data).ok()?)
+    }
+
+    /// How the device is, as far as it is modelled.
+    pub(super) fn vitals(&self, now: Instant) -> Option<Vitals> {
+        self.timing.as_ref().map(|timing| timing.vitals(now))
     }
 
     pub(super) fn programs(&self) -> MutexGuard<'_, Programs> {
@@ -122,14 +149,21 @@ impl Subsystem {
     /// What this subsystem has been used for.
     pub(super) fn smart(&self, now: Instant) -> Smart {
         let on = now.duration_since(self.began).as_nanos();
+        let vitals = self.vitals(now);
+        let hot = if vitals.is_some_and(|own| own.is_hot) { Hot::Yes } else { Hot::No };
+        let vitals =
+            vitals.unwrap_or(Vitals { kelvin: self.temperature(), ..Vitals::default() });
         Smart {
-            temperature: self.temperature(),
+            temperature: vitals.kelvin,
+            hot,
+            busy_ns: vitals.busy_ns,
+            microjoules: vitals.microjoules,
+            microwatts: vitals.microwatts,
             bytes_read: self.bytes_read.load(Ordering::Relaxed),
             bytes_written: self.bytes_written.load(Ordering::Relaxed),
             reads: self.reads.load(Ordering::Relaxed),
             writes: self.writes.load(Ordering::Relaxed),
             on_ns: u64::try_from(on).unwrap_or(u64::MAX),
-            ..Smart::default()
         }
     }
 

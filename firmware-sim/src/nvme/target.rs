@@ -1,12 +1,13 @@
 //! The target: sockets and threads around the rest. A thread accepts, and each connection has one that reads
 //! and answers; what a program takes long for is answered by the pool.
 
+mod timer;
 mod writer;
 
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -21,10 +22,14 @@ use nix::sys::socket::sockopt::KeepAlive;
 use super::MOST_ENTRIES;
 use super::controller::{Controller, Later, Outlet, Waiting, lock};
 use super::pool::Pool;
-use super::programs::Execution;
+use super::programs::{Done, Execution, Work};
 use super::queue::{Answer, Controllers, DISCOVERY, Queue};
 use super::subsystem::Subsystem;
 use super::wire::{InFlight, Wire};
+use crate::compute::Effort;
+use crate::device::{Demand, Lateness, Timing};
+use crate::hardware::thread_cpu_ns;
+use timer::{Due, Timer};
 use writer::{Writer, is_pause};
 
 /// Controllers at a time.
@@ -39,6 +44,8 @@ const TICK: Duration = Duration::from_millis(250);
 const READ_BYTES: usize = 256 << 10;
 /// Bytes of answers that are collected before they are sent.
 const SEND_BYTES: usize = 1 << 20;
+/// Bytes of answers of one connection that wait for their time; then no more of its commands are taken.
+const MOST_HELD: usize = 32 << 20;
 
 /// Why there is no target.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +89,8 @@ pub struct Target {
 struct Shared {
     subsystem: Arc<Subsystem>,
     pool: Pool,
+    /// What answers wait with, if a model says for how long.
+    timer: Option<Arc<Timer>>,
     advertise: Option<SocketAddr>,
     stops: AtomicBool,
     registry: Mutex<Registry>,
@@ -115,8 +124,15 @@ impl Target {
         let listen = |source| TargetError::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        let subsystem = Arc::new(subsystem);
+        let timer = subsystem
+            .timing()
+            .map(|_| Timer::start(Arc::clone(&subsystem)).map(Arc::new))
+            .transpose()
+            .map_err(TargetError::Thread)?;
         let shared = Arc::new(Shared {
-            subsystem: Arc::new(subsystem),
+            subsystem,
+            timer,
             pool: Pool::start(config.cores).map_err(TargetError::Thread)?,
             advertise: config.advertise.map(|mut own| {
                 if own.port() == 0 {
@@ -152,6 +168,12 @@ impl Target {
     #[must_use]
     pub fn subsystem(&self) -> &Subsystem {
         &self.shared.subsystem
+    }
+
+    /// How answers have kept to the times of the model, if there is one.
+    #[must_use]
+    pub fn lateness(&self) -> Option<Lateness> {
+        self.shared.subsystem.timing().map(Timing::lateness)
     }
 
     /// Controllers and connections now.
@@ -243,7 +265,8 @@ impl Shared {
         let reach = Reach { shared: Arc::clone(self), at };
         let queue = Queue::new(Arc::clone(&self.subsystem), reach);
         let writer = Arc::clone(writer);
-        let mut session = Session { shared: self, id, queue, wire: Wire::new(), writer };
+        let (wire, held) = (Wire::new(), Arc::default());
+        let mut session = Session { shared: self, id, queue, wire, writer, held };
         let served = session.run(stream);
         if let Some(controller) = session.queue.administers() {
             let id = {
@@ -279,6 +302,8 @@ struct Session<'a> {
     queue: Queue<Reach>,
     wire: Wire,
     writer: Arc<Writer>,
+    /// Bytes of answers that wait for their time.
+    held: Arc<AtomicUsize>,
 }
 
 impl Session<'_> {
@@ -358,6 +383,7 @@ impl Session<'_> {
         let is_conflict = request.failed == Some(Status::COMMAND_ID_CONFLICT);
         let was = self.queue.controller().is_some();
         let format = self.wire.format();
+        let (arrived, begin) = (Instant::now(), out.len());
         let answer = self.queue.take(request, format, out);
         if !was && let Some(controller) = self.queue.controller() {
             self.wire.set_entries(self.queue.entries());
@@ -374,13 +400,20 @@ impl Session<'_> {
         match answer {
             // The command that has this identifier is in flight all the same.
             Answer::Said if is_conflict => {}
-            Answer::Said => self.wire.in_flight().end(id),
+            Answer::Said => match self.queue.demand() {
+                None => self.wire.in_flight().end(id),
+                Some(demand) => {
+                    let bytes = out.split_off(begin);
+                    self.writer.flush(out).ok()?;
+                    self.hold(arrived, &demand, (id, bytes))?;
+                }
+            },
             Answer::Waits => {}
             Answer::Ends => {
                 let _ = self.writer.flush(out);
                 return None;
             }
-            Answer::Execute(execution, later) => self.wait(execution, later),
+            Answer::Execute(execution, later) => self.wait(arrived, (execution, later)),
         }
         Some(())
     }
@@ -401,7 +434,7 @@ impl Session<'_> {
     }
 
     /// Has a program run, once a thread of the pool is free for it. Until then it can be aborted.
-    fn wait(&self, execution: Execution, later: Later) {
+    fn wait(&self, arrived: Instant, (execution, later): (Execution, Later)) {
         let Some(controller) = self.queue.controller().cloned() else { return };
         let key = (self.queue.number(), later.id());
         let outlet = self.outlet();
@@ -409,6 +442,7 @@ impl Session<'_> {
             Arc::new(Waiting::new(execution, later, Arc::clone(&outlet) as Arc<_>));
         lock(&controller).waiting.insert(key, Arc::clone(&waiting));
         let subsystem = Arc::clone(&self.shared.subsystem);
+        let (timer, held) = (self.shared.timer.clone(), Arc::clone(&self.held));
         self.shared.pool.run(move || {
             let begun = waiting.begin();
             {
@@ -423,11 +457,40 @@ impl Session<'_> {
             if outlet.writer.has_ended() {
                 return;
             }
-            let result = execution.run(&subsystem.memory).map(|done| done.value);
+            let (result, effort) = effort(|| execution.run(&subsystem.memory));
             // Nothing holds the ranges when the host learns that they are free.
             drop(execution);
-            outlet.post(&later.completion(result));
+            let completion = later.completion(result);
+            if let (Some(timer), Some(timing)) = (timer, subsystem.timing()) {
+                let at = timing.take(arrived, &Demand::Execute(effort));
+                timer.send(outlet.due(at, &completion, held));
+            } else {
+                outlet.post(&completion);
+            }
         });
+    }
+
+    /// Has an answer wait for the time at which the model has the command complete. A host that asks for more
+    /// than may wait is not read from until it has got some of it.
+    fn hold(
+        &self,
+        arrived: Instant,
+        demand: &Demand,
+        (id, bytes): (u16, Vec<u8>),
+    ) -> Option<()> {
+        let (timer, timing) =
+            (self.shared.timer.as_ref()?, self.shared.subsystem.timing()?);
+        let at = timing.take(arrived, demand);
+        let (writer, in_flight) = (Arc::clone(&self.writer), self.wire.in_flight());
+        let held = Arc::clone(&self.held);
+        timer.send(Due { at, id, bytes, writer, in_flight, held });
+        while self.held.load(Ordering::Acquire) > MOST_HELD {
+            if self.writer.has_ended() || self.shared.stops.load(Ordering::Acquire) {
+                return None;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Some(())
     }
 }
 
@@ -437,6 +500,16 @@ struct Connected {
     writer: Arc<Writer>,
     in_flight: Arc<InFlight>,
     format: Format,
+}
+
+impl Connected {
+    /// The same completion, for the time at which the model has the command complete.
+    fn due(&self, at: Instant, completion: &Cqe, held: Arc<AtomicUsize>) -> Due {
+        let mut bytes = Vec::with_capacity(32);
+        self.format.response(completion, &mut bytes);
+        let (writer, in_flight) = (Arc::clone(&self.writer), Arc::clone(&self.in_flight));
+        Due { at, id: completion.id, bytes, writer, in_flight, held }
+    }
 }
 
 impl Outlet for Connected {
@@ -503,4 +576,22 @@ impl Controllers for Reach {
         };
         discovered(1, &[own])
     }
+}
+
+/// Runs a program; says what it returned, and what it took. One that failed took the time that it took here.
+fn effort(run: impl FnOnce() -> Result<Done, Status>) -> (Result<u64, Status>, Effort) {
+    let (began, cpu_began_ns) = (Instant::now(), thread_cpu_ns());
+    let done = run();
+    let took_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let cpu_ns = thread_cpu_ns().saturating_sub(cpu_began_ns);
+    let took = Effort { cpu_ns, took_ns, ..Effort::default() };
+    let effort = match done.map(|done| done.work) {
+        Ok(Work::Bytes(bytes)) => Effort { bytes, ..took },
+        Ok(Work::Fuel(fuel)) => Effort { fuel, ..took },
+        Ok(Work::Images { coded_bytes, pixels }) => {
+            Effort { coded_bytes, pixels, ..took }
+        }
+        Err(_) => took,
+    };
+    (done.map(|done| done.value), effort)
 }

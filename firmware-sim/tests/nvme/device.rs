@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use bothends_firmware_sim::config::DeviceConfig;
 use bothends_firmware_sim::nvme::{
     BlockMedia, Call, Done, Program, Subsystem, SubsystemConfig, Target, TargetConfig,
     Work,
 };
+use bothends_firmware_sim::{Drive, Timing};
 use bothends_nvme::Status;
 
 use crate::host::{NAME, Queue, Wish};
@@ -74,20 +76,34 @@ impl Device {
     }
 
     pub(crate) fn of(media: &Path, folder: tempfile::TempDir) -> Self {
-        Self::with(media, folder, None)
+        Self::with(media, folder, (None, |subsystem| subsystem))
     }
 
     pub(crate) fn advertised(address: SocketAddr) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("image");
         std::fs::write(&image, content(512 * BLOCK)).unwrap();
-        Self::with(&image, folder, Some(address))
+        Self::with(&image, folder, (Some(address), |subsystem| subsystem))
+    }
+
+    /// One whose commands take the time that a preset says; the preset is JSON.
+    pub(crate) fn paced(preset: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        std::fs::write(&image, content(512 * BLOCK)).unwrap();
+        let config = DeviceConfig::from_json("test", preset).unwrap();
+        let timing = Timing::new(Drive::new(config, 512));
+        Self::with(
+            &image,
+            folder,
+            (None, |subsystem: Subsystem| subsystem.with_timing(timing)),
+        )
     }
 
     fn with(
         media: &Path,
         folder: tempfile::TempDir,
-        advertise: Option<SocketAddr>,
+        (advertise, change): (Option<SocketAddr>, impl FnOnce(Subsystem) -> Subsystem),
     ) -> Self {
         let may_end = Arc::new(AtomicBool::new(false));
         let n_begun = Arc::new(AtomicUsize::new(0));
@@ -101,7 +117,7 @@ impl Device {
         });
         let config =
             TargetConfig { listen: "127.0.0.1:0".parse().unwrap(), advertise, cores: 2 };
-        let target = Target::start(&config, subsystem).unwrap();
+        let target = Target::start(&config, change(subsystem)).unwrap();
         Self { target, may_end, n_begun, _folder: folder }
     }
 

@@ -214,6 +214,18 @@ impl Queue {
         (self.stream, self.format)
     }
 
+    /// The next completion, of whatever command; data that come before it are left aside.
+    pub(crate) fn next_completion(&mut self) -> Cqe {
+        loop {
+            let cqe = self.next_pdu(|pdu| {
+                if let Pdu::Response(cqe) = pdu { Some(cqe) } else { None }
+            });
+            if let Some(cqe) = cqe {
+                return cqe;
+            }
+        }
+    }
+
     /// Sends bytes as they are.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);

@@ -23,6 +23,13 @@ pub(super) struct Writer {
     ended: AtomicBool,
 }
 
+/// Whether something is left to be sent, which nobody else is about to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    None,
+    Some,
+}
+
 impl Writer {
     pub(super) fn new(stream: Arc<TcpStream>) -> Self {
         Self {
@@ -64,19 +71,20 @@ impl Writer {
         }
     }
 
-    /// Has a completion sent. What the socket has no room for is sent by the connection's own thread.
-    pub(super) fn post(&self, completion: &[u8]) {
+    /// Has a completion sent. What the socket has no room for is sent by the connection's own thread, or by whoever
+    /// posts next.
+    pub(super) fn post(&self, completion: &[u8]) -> Rest {
         self.outbox().extend_from_slice(completion);
         loop {
             let _turn = match self.turn.try_lock() {
                 Ok(turn) => turn,
                 Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
                 // Who has it looks into the outbox again.
-                Err(TryLockError::WouldBlock) => return,
+                Err(TryLockError::WouldBlock) => return Rest::None,
             };
             let mut own = std::mem::take(&mut *self.outbox());
             if own.is_empty() {
-                return;
+                return Rest::None;
             }
             let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
             let n = send(self.stream.as_raw_fd(), &own, flags).unwrap_or(0);
@@ -85,7 +93,7 @@ impl Writer {
                 let mut outbox = self.outbox();
                 own.extend_from_slice(&outbox);
                 *outbox = own;
-                return;
+                return Rest::Some;
             }
         }
     }

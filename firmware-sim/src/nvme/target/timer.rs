@@ -1,0 +1,204 @@
+//! Answers that wait for their time. One thread has all of them, so that no command waits for another's.
+
+use std::cmp::Ordering as Order;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sys::prctl::set_timerslack;
+
+use super::writer::{Rest, Writer};
+use crate::nvme::Subsystem;
+use crate::nvme::wire::InFlight;
+
+/// By how much the system may be late to wake the thread: without this it may be by 50 µs.
+const SLACK_NS: u64 = 1000;
+/// How soon what a socket had no room for is tried again.
+const AGAIN: Duration = Duration::from_micros(200);
+/// How often the model's temperature may raise an event. What an idle device does to it is told by the next command.
+const FEEL: Duration = Duration::from_millis(100);
+
+/// An answer, and when it may be sent.
+#[derive(Debug)]
+pub(super) struct Due {
+    pub(super) at: Instant,
+    pub(super) id: u16,
+    pub(super) bytes: Vec<u8>,
+    pub(super) writer: Arc<Writer>,
+    pub(super) in_flight: Arc<InFlight>,
+    /// Bytes that wait on the same connection.
+    pub(super) held: Arc<AtomicUsize>,
+}
+
+/// What waits, the first to come first.
+#[derive(Debug)]
+struct Entry {
+    at: Instant,
+    nth: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Answer(Due),
+    /// A socket had no room.
+    Again(Arc<Writer>),
+}
+
+/// The thread.
+#[derive(Debug)]
+pub(super) struct Timer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    subsystem: Arc<Subsystem>,
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+    stops: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    entries: BinaryHeap<Entry>,
+    next: u64,
+}
+
+impl Timer {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// If the system starts no thread.
+    pub(super) fn start(subsystem: Arc<Subsystem>) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            subsystem,
+            waiting: Mutex::default(),
+            changed: Condvar::new(),
+            stops: AtomicBool::new(false),
+        });
+        let own = Arc::clone(&shared);
+        let builder = thread::Builder::new().name("nvme-timer".to_owned());
+        let thread = builder.spawn(move || own.run())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Has an answer sent at its time.
+    pub(super) fn send(&self, due: Due) {
+        due.held.fetch_add(due.bytes.len(), Ordering::AcqRel);
+        self.shared.push(due.at, What::Answer(due));
+    }
+}
+
+impl Drop for Timer {
+    /// What still waits is not sent: its connections end.
+    fn drop(&mut self) {
+        self.shared.stops.store(true, Ordering::Release);
+        // The lock, so that the thread is not between its look and its wait.
+        drop(self.shared.waiting());
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, at: Instant, what: What) {
+        let mut waiting = self.waiting();
+        let nth = waiting.next;
+        waiting.next += 1;
+        let is_first = waiting.entries.peek().is_none_or(|first| at < first.at);
+        waiting.entries.push(Entry { at, nth, what });
+        drop(waiting);
+        if is_first {
+            self.changed.notify_one();
+        }
+    }
+
+    fn run(&self) {
+        // Where the system does not allow it, answers are a little later.
+        let _ = set_timerslack(SLACK_NS);
+        let mut felt = Instant::now();
+        while let Some(what) = self.next() {
+            match what {
+                What::Answer(due) => self.answer(due),
+                What::Again(writer) => self.post(&writer, &[]),
+            }
+            if felt.elapsed() >= FEEL {
+                felt = Instant::now();
+                let vitals = self.subsystem.vitals(felt);
+                vitals.iter().for_each(|own| self.subsystem.set_temperature(own.kelvin));
+            }
+        }
+    }
+
+    /// The next whose time has come; nothing at the end.
+    fn next(&self) -> Option<What> {
+        let mut waiting = self.waiting();
+        loop {
+            if self.stops.load(Ordering::Acquire) {
+                return None;
+            }
+            let now = Instant::now();
+            let first = waiting.entries.peek().map(|entry| entry.at);
+            let wake = |p: PoisonError<_>| p.into_inner();
+            waiting = match first {
+                Some(at) if at <= now => {
+                    return waiting.entries.pop().map(|entry| entry.what);
+                }
+                Some(at) => {
+                    let waited = self.changed.wait_timeout(waiting, at - now);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(waiting).unwrap_or_else(wake),
+            };
+        }
+    }
+
+    fn answer(&self, due: Due) {
+        due.held.fetch_sub(due.bytes.len(), Ordering::AcqRel);
+        if due.writer.has_ended() {
+            return;
+        }
+        if let Some(timing) = self.subsystem.timing() {
+            timing.answered(due.at, Instant::now());
+        }
+        due.in_flight.end(due.id);
+        self.post(&due.writer, &due.bytes);
+    }
+
+    fn post(&self, writer: &Arc<Writer>, bytes: &[u8]) {
+        if writer.post(bytes) == Rest::Some && !writer.has_ended() {
+            self.push(Instant::now() + AGAIN, What::Again(Arc::clone(writer)));
+        }
+    }
+}
+
+impl Ord for Entry {
+    /// The earliest is the greatest, and of equals the one that came first.
+    fn cmp(&self, other: &Self) -> Order {
+        (other.at, other.nth).cmp(&(self.at, self.nth))
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Order> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Order::Equal
+    }
+}
+
+impl Eq for Entry {}
