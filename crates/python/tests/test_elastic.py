@@ -3,6 +3,7 @@ starts with its environment, and kills. Real torchrun is in test_cluster_example
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -54,7 +55,7 @@ def world(ranks: int, data: Path, folder: Path, steps: int) -> list[list[int]]:
         started.append((subprocess.Popen(line, env=env), out))
     told = []
     for process, out in started:
-        ended = process.wait(100)
+        ended = process.wait(190)
         assert ended == (-signal.SIGKILL if steps != ALL else 0)
         told.append(json.loads(out.read_text()))
     assert {it["epoch"] for it in told} == {0}
@@ -67,6 +68,8 @@ def world(ranks: int, data: Path, folder: Path, steps: int) -> list[list[int]]:
 
 
 def test_every_sample_is_taken_once_over_all_restarts(many: Path, tmp_path: Path) -> None:
+    # Nine processes, on a machine that may be busy.
+    faulthandler.dump_traceback_later(600, exit=True)
     three, two = world(3, many, tmp_path, 9), world(2, many, tmp_path, 9)
     four = world(4, many, tmp_path, ALL)
     assert sorted(id for step in three + two + four for id in step) == list(range(1000))
