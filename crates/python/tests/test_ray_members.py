@@ -14,7 +14,8 @@ import bothends.ray
 import pytest
 
 import children
-from bothends.ray import Demand, _by_need, _Member
+from bothends._demand import by_need
+from bothends.ray import Demand, _Member
 
 
 class Registry:
@@ -91,7 +92,7 @@ def sizes(demands: list[Demand], agents: list[int], size: int = 2) -> list[int]:
     now = iter(range(len(demands)))
     serve = iter(agents)
     pool = bothends.PoolSize(64, now=size)
-    of = _by_need(pool, lambda: next(serve), lambda: float(next(now)))
+    of = by_need(pool, lambda: next(serve), lambda: float(next(now)))
     return [of([demand]) for demand in demands]
 
 
@@ -107,7 +108,7 @@ def test_a_pool_grows_to_what_its_loaders_need_and_stays_there() -> None:
     size, serving = 2, 2
     pool = bothends.PoolSize(64, now=size)
     second = 0.0
-    of = _by_need(pool, lambda: serving, lambda: second)
+    of = by_need(pool, lambda: serving, lambda: second)
     seen = []
     for _ in range(300):
         # An agent makes 100 a second, and one that is asked for serves a second later.

@@ -1,11 +1,18 @@
-"""What a loader needs of a pool, measured from its counters."""
+"""What a loader needs of a pool, measured from its counters, and the size that a pool is to have."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ._loader import Loader
+from ._native import PoolSize
+
+# What is made beyond what loaders take, as `PoolSize` has it.
+_MARGIN = 0.1
+# A loader that could take so many times what it gets waits.
+_WAITS = 1.05
 
 
 class Demand(NamedTuple):
@@ -38,3 +45,24 @@ class Meter:
         self._host = max(front / seconds, 0.98 * self._host)
         busy = max(seconds - waited, seconds / 20)
         return Demand((front + back) / busy, self._host, back / seconds)
+
+
+def by_need(
+    size: PoolSize, serving: Callable[[], int], clock: Callable[[], float] = time.monotonic
+) -> Callable[[Sequence[Demand]], int]:
+    """What an agent can make shows only while a loader waits. Otherwise agents make what is taken,
+    and as many as serve are enough: each can make its part of the need, if not more."""
+    best: float | None = None
+
+    def of(demands: Sequence[Demand]) -> int:
+        nonlocal best
+        agents, n_serving = sum(it.agents for it in demands), serving()
+        if agents and n_serving:
+            need = sum(max(0.0, (1 + _MARGIN) * it.consumer - it.host) for it in demands)
+            waits = any(it.consumer > _WAITS * (it.host + it.agents) for it in demands)
+            fed = max(best or 0.0, agents / n_serving, need / n_serving)
+            best = agents / n_serving if waits else fed
+        needs = [(it.consumer, it.host) for it in demands]
+        return size.observe(needs, best, clock())
+
+    return of

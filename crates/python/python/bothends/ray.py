@@ -35,17 +35,12 @@ from ._actors import (
     ray_module,
     write,
 )
-from ._demand import Demand, Meter
+from ._demand import Demand, Meter, by_need
 from ._errors import DeviceError, OptionsError
 from ._loader import Loader
 from ._native import PoolSize
 
 __all__ = ["Demand", "Pool", "dataset"]
-
-# What is made beyond what loaders take, as `PoolSize` has it.
-_MARGIN = 0.1
-# A loader that could take so many times what it gets waits.
-_WAITS = 1.05
 
 
 class _Member:
@@ -215,8 +210,8 @@ class Pool(_Member):
         """Within this block there are as many agents as loaders need, looked at every so many seconds:
         the number that `bothends.PoolSize` says, or that `size` says of the loaders' demands."""
         ends = threading.Event()
-        by_need = PoolSize(at_most, least=at_least, now=len(self))
-        decides = size or _by_need(by_need, lambda: len(self.addresses()))
+        needed = PoolSize(at_most, least=at_least, now=len(self))
+        decides = size or by_need(needed, lambda: len(self.addresses()))
 
         def follow() -> None:
             while not ends.wait(every):
@@ -262,27 +257,6 @@ class Pool(_Member):
         for agent in agents:
             with contextlib.suppress(Exception):
                 ray_module().kill(agent, no_restart=True)
-
-
-def _by_need(
-    size: PoolSize, serving: Callable[[], int], clock: Callable[[], float] = time.monotonic
-) -> Callable[[Sequence[Demand]], int]:
-    """What an agent can make shows only while a loader waits. Otherwise agents make what is taken,
-    and as many as serve are enough: each can make its part of the need, if not more."""
-    best: float | None = None
-
-    def of(demands: Sequence[Demand]) -> int:
-        nonlocal best
-        agents, n_serving = sum(it.agents for it in demands), serving()
-        if agents and n_serving:
-            need = sum(max(0.0, (1 + _MARGIN) * it.consumer - it.host) for it in demands)
-            waits = any(it.consumer > _WAITS * (it.host + it.agents) for it in demands)
-            fed = max(best or 0.0, agents / n_serving, need / n_serving)
-            best = agents / n_serving if waits else fed
-        needs = [(it.consumer, it.host) for it in demands]
-        return size.observe(needs, best, clock())
-
-    return of
 
 
 def _on(node: str, *, soft: bool) -> Any:

@@ -39,6 +39,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// takes longer joins when it has said it.
 pub(crate) const FIRST_WAIT: Duration = Duration::from_secs(2);
 
+/// How long opening waits for members of a pool after the last of them that has answered or failed. Some
+/// are often gone, and then each run would begin [`FIRST_WAIT`] later.
+pub(crate) const QUIET: Duration = Duration::from_secs(1);
+
 /// How long it waits for a device that has opened its session to show that its data are the host's,
 /// whenever that was.
 const SOON: Duration = Duration::from_secs(2);

@@ -277,14 +277,19 @@ impl Roster {
         self.0.changed.notify_all();
     }
 
-    /// Waits until as many tries have ended as members may be attached, or until then; how many are
-    /// attached. One that fails twice counts twice: whoever is not waited for joins the run later.
-    pub(crate) fn settles(&self, by: Instant) -> u32 {
+    /// Waits until as many tries have ended as members may be attached; how many are attached. Not beyond
+    /// `by`, nor longer than `quiet` after the last try that ended: one that is gone answers nothing, and
+    /// whoever is not waited for joins the run later. One that fails twice counts twice.
+    pub(crate) fn settles(&self, by: Instant, quiet: Duration) -> u32 {
         let mut state = self.state();
+        let (mut told, mut told_at) = ((state.is_listed, state.n_tried), Instant::now());
         loop {
+            if told != (state.is_listed, state.n_tried) {
+                (told, told_at) = ((state.is_listed, state.n_tried), Instant::now());
+            }
             let n_wanted = state.members.n_listed().min(state.places.len());
             let n_tried = usize::try_from(state.n_tried).unwrap_or(usize::MAX);
-            let left = by.saturating_duration_since(Instant::now());
+            let left = by.min(told_at + quiet).saturating_duration_since(Instant::now());
             if state.is_listed && n_tried >= n_wanted || left.is_zero() {
                 return state.members.n_attached();
             }
@@ -442,6 +447,24 @@ mod tests {
         roster.lost(second, None);
         let state = roster.state();
         assert_eq!((state.members.n_attached(), state.places[1].now), (0, None));
+    }
+
+    #[test]
+    fn a_run_does_not_wait_long_for_a_member_that_answers_nothing() {
+        let (roster, stop) = (roster("pool://a:7070,b:7070", 2), Stop::default());
+        let answers = roster.hold(0);
+        roster.turn(answers, &stop).unwrap();
+        roster.turn(roster.hold(1), &stop).unwrap();
+        assert_eq!(roster.reached(answers), Welcome::Attached);
+        // In an hour the other one might have answered.
+        let (began, hour) = (Instant::now(), Duration::from_secs(3600));
+        assert_eq!(roster.settles(began + hour, Duration::from_millis(20)), 1);
+        assert!(
+            began.elapsed() >= Duration::from_millis(20),
+            "it might have answered soon"
+        );
+        roster.failed(roster.hold(1), &broken(), None);
+        assert_eq!(roster.settles(Instant::now() + hour, hour), 1, "nobody is left");
     }
 
     #[test]

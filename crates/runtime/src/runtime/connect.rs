@@ -24,7 +24,7 @@ use crate::devices::gpu::GpuReach;
 use crate::devices::plain::Plain;
 use crate::devices::presence::{Lost, Presence};
 use crate::devices::reach::{
-    FIRST_WAIT, Outcome, Reach, Reached, Way, may_come, session,
+    FIRST_WAIT, Outcome, QUIET, Reach, Reached, Way, may_come, session,
 };
 use crate::devices::roster::Roster;
 use crate::devices::seat::Seat;
@@ -100,7 +100,8 @@ impl Runtime {
         self.connect_pools(&pools)
     }
 
-    /// Adds the places of pools, behind the other devices, and gives the members two seconds to take them.
+    /// Adds the places of pools, behind the other devices, and gives the members two seconds to take them,
+    /// or until none of them has said anything for a second.
     fn connect_pools(&mut self, pools: &[Pool]) -> Result<(), RuntimeError> {
         if pools.is_empty() {
             return Ok(());
@@ -119,8 +120,9 @@ impl Runtime {
         }
         self.engine()?;
         let by = Instant::now() + FIRST_WAIT;
+        let quiet = if self.config.require_devices { FIRST_WAIT } else { QUIET };
         for roster in rosters {
-            let n_attached = roster.settles(by);
+            let n_attached = roster.settles(by, quiet);
             if n_attached == 0 && self.config.require_devices {
                 let device = roster.pool().text.clone();
                 return Err(RuntimeError::EmptyPool { device });
