@@ -110,18 +110,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("memchr", &["ops"]),
     (
         "nix",
-        // In python a feature, see there.
-        &[
-            "io",
-            "csd",
-            "energy",
-            "runtime",
-            "slots",
-            "gpu",
-            "firmware-sim",
-            "long-link",
-            "python",
-        ],
+        &["io", "csd", "energy", "runtime", "slots", "gpu", "firmware-sim", "long-link"],
     ),
     ("nvml-wrapper", &["energy"]),
     ("crc32fast", &["ops"]),
@@ -157,8 +146,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ),
     ("ratatui", &["top"]),
     ("rcgen", &["csd", "storage", "tests"]), // in tests
-    ("rustix", &["io", "python"]),           // in python a feature, see there
-    ("num-traits", &["python"]),             // a feature, see there
+    ("rustix", &["io"]),
+    ("num-traits", &["python"]), // a feature, see there
     ("object_store", &["storage"]),
     ("redis", &["storage"]),
     ("rustls", &["csd", "storage"]),

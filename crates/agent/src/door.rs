@@ -7,11 +7,13 @@
 //! 1. A connection that has not said who it is occupies one of [`MAX_UNADMITTED`] places, for seconds.
 //!    While they are all taken, a new one takes the place of the oldest: whoever has something to say
 //!    does so within milliseconds. Where many have not said a word, the next ones get a thread
-//!    only when they do: one that is closed in silence costs little.
+//!    only when they do: one that is closed in silence costs little. Where as many of these are silent as
+//!    may be, a few are taken in at a time, and the others wait in the kernel.
 //! 2. A host that is admitted is served by a guest of [`Hosts`], or told that they are busy.
 //! 3. What one connection does or leaves undone changes nothing for another.
 
-use std::collections::VecDeque;
+mod lobby;
+
 use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
@@ -22,23 +24,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use bothends_csd::admission::{ADMISSION_TIMEOUT, Credential, MAX_UNADMITTED};
+use bothends_csd::admission::{Credential, MAX_UNADMITTED};
 use bothends_csd::listen::{Ended, Listener, Socket, Terms, admit, serve_connection};
 use bothends_csd::spool::{prepare_directory, remove_directory, serve_directory};
 use bothends_csd::{Address, Busy, CsdError, Security, Serve};
 
 use crate::costs::Costs;
+use crate::door::lobby::{GLANCE, Lobby, MOST_AT_ONCE, MOST_SILENT};
 use crate::memory::RETRY;
 use crate::server::Server;
 
 /// How often a door looks whether it shall close.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// How often it looks whether somebody in the lobby has begun to speak.
-const GLANCE: Duration = Duration::from_millis(5);
-
-/// Connections that may be silent with a thread of their own, and as many without one.
-const MOST_SILENT: usize = MAX_UNADMITTED / 2;
 
 /// How long a device for one host takes to notice that it has left, at most.
 const HANDOVER: Duration = Duration::from_millis(500);
@@ -353,46 +350,18 @@ struct Reception<'a> {
     tell: &'a (dyn Fn(News<'_>) + Sync),
 }
 
-/// Connections that have no thread because they have not said a word, the oldest first.
-#[derive(Debug, Default)]
-struct Lobby {
-    silent: VecDeque<(Socket, Instant)>,
-    looked: Option<Instant>,
-}
-
-impl Lobby {
-    fn is_empty(&self) -> bool {
-        self.silent.is_empty()
-    }
-
-    /// Takes a connection in; the oldest where there are too many.
-    fn enter(&mut self, socket: Socket, now: Instant) -> Option<Socket> {
-        self.silent.push_back((socket, now));
-        let is_full = self.silent.len() > MOST_SILENT;
-        is_full.then(|| self.silent.pop_front()).flatten().map(|(socket, _)| socket)
-    }
-
-    /// Those that have begun to speak, if it is time to look. Some never do, and are closed.
-    fn speaking(&mut self, now: Instant) -> Vec<Socket> {
-        if self.looked.is_some_and(|looked| now.duration_since(looked) < GLANCE) {
-            return Vec::new();
-        }
-        self.looked = Some(now);
-        let mut speaking = Vec::new();
-        for (socket, since) in std::mem::take(&mut self.silent) {
-            if socket.has_spoken() {
-                speaking.push(socket);
-            } else if now.duration_since(since) < ADMISSION_TIMEOUT {
-                self.silent.push_back((socket, since));
-            }
-        }
-        speaking
-    }
-}
-
 /// Whether few enough have not said who they are for one more to get a thread at once.
-fn is_quiet(connections: &[Connection<'_>]) -> bool {
-    connections.iter().filter(|it| !it.is_admitted()).count() < MOST_SILENT
+#[derive(Debug, Clone, Copy)]
+enum Quiet {
+    Yes,
+    No,
+}
+
+impl Quiet {
+    fn among(connections: &[Connection<'_>]) -> Self {
+        let n_unadmitted = connections.iter().filter(|it| !it.is_admitted()).count();
+        if n_unadmitted < MOST_SILENT { Self::Yes } else { Self::No }
+    }
 }
 
 /// A connection, and the thread that has it.
@@ -417,20 +386,20 @@ impl<'a> Reception<'a> {
                 if self.stop.load(Ordering::Relaxed) {
                     break Ok(());
                 }
-                let patience = if lobby.is_empty() { LOOK } else { GLANCE };
-                let accepted = listener.accept(patience);
-                self.reap(&mut connections);
-                let come_in = match accepted {
-                    Ok(Some(socket)) if is_quiet(&connections) => Some(socket),
-                    Ok(Some(socket)) => self.wait_in(&mut lobby, socket),
-                    Ok(None) => None,
+                let come_in = match self.take_in(
+                    listener,
+                    &mut lobby,
+                    Quiet::among(&connections),
+                ) {
+                    Ok(come_in) => come_in,
                     Err(error) if is_short(&error) => {
                         // Until somebody leaves; those who are here are served meanwhile.
                         thread::sleep(LOOK);
-                        None
+                        Vec::new()
                     }
                     Err(error) => break Err(error),
                 };
+                self.reap(&mut connections);
                 let speaking = lobby.speaking(Instant::now());
                 for socket in come_in.into_iter().chain(speaking) {
                     if self.make_room(&mut connections) {
@@ -506,6 +475,37 @@ impl<'a> Reception<'a> {
                 }
             }
         });
+    }
+
+    /// Waits a little for connections, and takes in those that may come now; those of them that get a thread.
+    fn take_in(
+        self,
+        listener: &Listener,
+        lobby: &mut Lobby,
+        quiet: Quiet,
+    ) -> Result<Vec<Socket>, CsdError> {
+        let mut come_in = Vec::new();
+        let (n, patience) = match quiet {
+            Quiet::Yes if lobby.is_empty() => (1, LOOK),
+            Quiet::No if lobby.is_full() => {
+                thread::sleep(GLANCE);
+                (MOST_AT_ONCE, Duration::ZERO)
+            }
+            Quiet::Yes | Quiet::No => (1, GLANCE),
+        };
+        for _ in 0..n {
+            match (listener.accept(patience), quiet) {
+                (Ok(Some(socket)), Quiet::Yes) => come_in.push(socket),
+                (Ok(Some(socket)), Quiet::No) => {
+                    come_in.extend(self.wait_in(lobby, socket));
+                }
+                (Ok(None), _) => break,
+                // It shows again.
+                (Err(_), _) if !come_in.is_empty() => break,
+                (Err(error), _) => return Err(error),
+            }
+        }
+        Ok(come_in)
     }
 
     /// Has a connection wait without a thread. Where too many do, the oldest is closed, or comes in
@@ -593,27 +593,53 @@ mod tests {
         assert_eq!(std::fs::read_to_string(theirs).unwrap(), "results");
     }
 
-    /// Each silent connection had a thread, so ten thousand of them cost a quarter of the machine.
+    /// All that came was taken in at once, and closed again for the next.
     #[test]
-    fn who_says_nothing_waits_without_a_thread_and_leaves_for_the_next() {
-        use std::io::Write;
-        let (mut lobby, now) = (Lobby::default(), Instant::now());
-        let mut hosts = Vec::new();
-        let mut come = |lobby: &mut Lobby| {
-            let (host, device) = UnixStream::pair().unwrap();
-            hosts.push(host);
-            lobby.enter(device.into(), now)
-        };
-        assert!((0..MOST_SILENT).all(|_| come(&mut lobby).is_none()));
-        assert!(come(&mut lobby).is_some_and(|oldest| !oldest.has_spoken()));
-        assert!(lobby.speaking(now).is_empty());
-        (&hosts[7]).write_all(b"BEND").unwrap();
-        drop(hosts.remove(3));
-        assert!(lobby.speaking(now).is_empty(), "it has just looked");
-        assert_eq!(lobby.speaking(now + GLANCE).len(), 2);
-        assert_eq!(lobby.silent.len(), MOST_SILENT - 2);
-        assert!(lobby.speaking(now + ADMISSION_TIMEOUT).is_empty());
-        assert!(lobby.is_empty(), "they had their time");
+    fn of_a_flood_of_silent_connections_few_are_taken_in_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = Address::Unix(folder.path().join("socket"));
+        let door = Door::open(&address, Security::default()).unwrap();
+        let Way::Socket(listener) = &door.way else { panic!("a socket") };
+        let (stop, hosts) = (AtomicBool::new(false), Nobody);
+        let reception =
+            Reception { door: &door, hosts: &hosts, stop: &stop, tell: &|_| () };
+        let path = folder.path().join("socket");
+        let come = || UnixStream::connect(&path).unwrap();
+        let mut lobby = Lobby::default();
+        let n_closed = || usize::try_from(door.refusals.crowded.load(Ordering::Relaxed));
+        let mut flood: Vec<_> = (0..MOST_SILENT).map(|_| come()).collect();
+        for n in 1..=MOST_SILENT {
+            let none = reception.take_in(listener, &mut lobby, Quiet::No).unwrap();
+            assert!(none.is_empty() && lobby.silent.len() == n, "there is room");
+        }
+        flood.extend((0..3 * MOST_AT_ONCE).map(|_| come()));
+        let began = Instant::now();
+        for n in 1..=3 {
+            let none = reception.take_in(listener, &mut lobby, Quiet::No).unwrap();
+            assert!(none.is_empty());
+            assert_eq!(
+                (lobby.silent.len(), n_closed()),
+                (MOST_SILENT, Ok(n * MOST_AT_ONCE))
+            );
+        }
+        assert!(began.elapsed() >= 3 * GLANCE, "it does not wait in between");
+        // One that leaves makes room for the next, at once.
+        drop(flood.drain(..3 * MOST_AT_ONCE + 1));
+        assert_eq!(lobby.speaking(Instant::now()).len(), 1);
+        flood.push(come());
+        reception.take_in(listener, &mut lobby, Quiet::No).unwrap();
+        assert_eq!((lobby.silent.len(), n_closed()), (MOST_SILENT, Ok(3 * MOST_AT_ONCE)));
+    }
+
+    struct Nobody;
+
+    impl Hosts for Nobody {
+        fn host(
+            &self,
+            _: Option<Credential>,
+            _: &mut dyn FnMut(Result<&mut dyn Serve, Busy>),
+        ) {
+        }
     }
 
     #[test]
