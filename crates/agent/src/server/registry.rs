@@ -65,12 +65,7 @@ impl Registry {
         now: Instant,
     ) -> Result<(), String> {
         let Announcement { address, lease } = told;
-        let is_long = address.len() > MOST_ADDRESS_BYTES;
-        let read = (!is_long).then(|| address.parse::<Address>().ok()).flatten();
-        // A line ends an address, and a `#` begins a comment.
-        let is_plain = !address.contains(['#']) && !address.chars().any(char::is_control);
-        let read = read.filter(|_| is_plain && address.trim() == address);
-        let Some(read) = read else {
+        let Some((read, line)) = read_address(address) else {
             let address: String = address.escape_debug().take(80).collect();
             return Err(format!("`{address}` is no address of an agent"));
         };
@@ -81,7 +76,7 @@ impl Registry {
             ));
         }
         let until = now + (*lease).min(LONGEST_LEASE);
-        self.listed().add(address, until, now)
+        self.listed().add(&line, until, now)
     }
 
     fn list(&self, now: Instant) -> MemberList {
@@ -125,6 +120,18 @@ impl Listed {
         self.until.retain(|_, until| *until > now);
         self.n_bytes = self.until.keys().map(|address| address.len() + 1).sum();
     }
+}
+
+/// An address, and the line that lists it: hosts read the same address from it.
+fn read_address(text: &str) -> Option<(Address, String)> {
+    let is_short = |text: &str| text.len() <= MOST_ADDRESS_BYTES;
+    let read: Address = Some(text).filter(|text| is_short(text))?.parse().ok()?;
+    let line = read.to_string();
+    // The end of a line ends an address, and a `#` begins a comment.
+    let is_line = !line.contains('#') && !line.chars().any(char::is_control);
+    let is_line = is_line && is_short(&line) && line.trim() == line;
+    let is_same = line.parse::<Address>().is_ok_and(|again| again == read);
+    (is_line && is_same).then_some((read, line))
 }
 
 /// Whether only this machine reaches the address.
