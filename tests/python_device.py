@@ -32,10 +32,10 @@ import xxhash
 VERSION = 2
 HEADER_BYTES = 80
 (GREET, CHALLENGE, PROVE, REFUSED, HELLO, WELCOME, OPEN, OPENED, JOB, DONE, FAILED,
- REVOKE, ASK_STATS, STATS, BUSY, ATTEST, ATTESTED) = range(1, 18)
+ REVOKE, ASK_STATS, STATS, BUSY, ATTEST, ATTESTED, PING, PONG) = range(1, 20)
 # What a host sends, and the longest body of each.
 BOUNDS = {GREET: 32, PROVE: 32, HELLO: 0, OPEN: 1 << 30, JOB: 524_288, REVOKE: 0, ASK_STATS: 0,
-          ATTEST: 8192}
+          ATTEST: 8192, PING: 0}
 OF_SESSION = {OPENED, JOB, DONE, FAILED, REVOKE, ATTEST, ATTESTED}
 
 OPS = ["decode", "random_crop", "center_crop", "random_horizontal_flip", "random_vertical_flip"]
@@ -417,7 +417,7 @@ class Device:
     def welcome(self):
         return json.dumps({"protocol_version": VERSION, "name": "a device in Python",
                            "emulated": False, "ops": OPS, "slots": SLOTS,
-                           "max_batch_bytes": MOST_BATCH_BYTES}).encode()
+                           "max_batch_bytes": MOST_BATCH_BYTES, "features": ["pulse"]}).encode()
 
     def stats(self):
         with self.lock:
@@ -529,6 +529,8 @@ class Connection:
         kind = header.kind
         if kind == HELLO:
             self.send(WELCOME, self.device.welcome())
+        elif kind == PING:
+            self.send(PONG)
         elif kind == ASK_STATS:
             self.send(STATS, self.device.stats())
         elif kind == OPEN:

@@ -54,6 +54,7 @@ fn message(bytes: &[u8]) {
     let Ok(header) = Header::decode(head) else { return };
     let Some(body) = rest.get(..header.body_bytes()) else { return };
     let Ok(message) = Message::decode(&header, body) else { return };
+    peers::members(&message);
     let again = message.encode();
     let (head, body) = again.split_first_chunk().expect("a message has a header");
     let header = Header::decode(head).expect("an encoded header is a header");

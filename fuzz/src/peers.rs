@@ -14,10 +14,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bothends_agent::conformance::{Exercise, slot};
-use bothends_agent::{FileStore, NoCosts, Server, ServerConfig};
+use bothends_agent::{FileStore, NoCosts, Registry, Server, ServerConfig};
 use bothends_csd::conformance::EchoServe;
 use bothends_csd::key::Key;
-use bothends_csd::listen::{Socket, Terms, serve_connection};
+use bothends_csd::listen::{Question, Socket, Terms, serve_connection};
+use bothends_csd::pool::Pool;
 use bothends_csd::remote::Remote;
 use bothends_csd::security::Security;
 use bothends_csd::spool::Spool;
@@ -35,6 +36,27 @@ const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// More than this does not fit into a socket that nobody reads.
 const MAX_SCRIPT: usize = 60_000;
+
+/// What a registry and a host make of what is said of members: what is listed is an address, and what is not
+/// is refused in one line.
+pub(crate) fn members(message: &Message) {
+    let pool: Pool = "pool+registry://r:1".parse().expect("a pool");
+    if let Message::Announce(told) = message {
+        let registry = Registry::default();
+        let answer = registry.answer(&Question::Announce(told.clone()), None);
+        let list = registry.answer(&Question::Members, None);
+        let Message::Members(list) = list else { panic!("no list: {list:?}") };
+        let listed = pool.members(&list.text).expect("a list of addresses");
+        assert!(listed.is_empty() || answer == Message::Announced);
+        let told: Option<Address> = told.address.parse().ok();
+        assert!(listed.iter().all(|it| told.as_ref() == Some(it)));
+    }
+    if let Message::Members(list) = message
+        && let Err(why) = pool.members(&list.text)
+    {
+        assert!(!why.contains('\n'), "{why}");
+    }
+}
 
 /// A message whose lengths and checksums are right; `None` where it has no header.
 pub(crate) fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {

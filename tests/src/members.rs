@@ -57,16 +57,21 @@ impl Member {
     pub fn start(data: &Path, socket: &Path) -> Result<Self> {
         // What a stopped one has left would be in the way.
         drop(std::fs::remove_file(socket));
+        Self::start_at(data, &address(socket))
+    }
+
+    /// Serves this data at an address.
+    pub fn start_at(data: &Path, address: &str) -> Result<Self> {
         let files = Files {
             store: Arc::new(FileStore::new(data)?),
             n_read: Arc::default(),
             held: Arc::default(),
         };
-        let name = socket.display().to_string();
+        let name = address.to_owned();
         let config = ServerConfig { name, emulated: false, n_workers: 1, n_slots: 2 };
         let server = Server::start(config, files.clone(), NoCosts)?;
-        let address = address(socket);
         let door = Door::open(&address.parse()?, Security::default())?;
+        let address = door.address().to_string();
         let stop = Arc::new(AtomicBool::new(false));
         let stops = Arc::clone(&stop);
         let serves = std::thread::spawn(move || {

@@ -2,9 +2,10 @@
 //! message, and strikes at the chosen one. What is spoiled where is a [`Plan`]; whether it came to
 //! that, [`Proxy::struck`] says.
 
-use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use bothends_csd::wire::{HEADER_BYTES, Header, Message};
 use bothends_csd::{Inquiry, SessionId};
 
 /// Kinds of messages by their number on the wire; the odd ones out are never sent in a run.
-pub const KINDS: [&str; 18] = [
+pub const KINDS: [&str; 24] = [
     "",
     "Greet",
     "Challenge",
@@ -32,6 +33,12 @@ pub const KINDS: [&str; 18] = [
     "Busy",
     "Attest",
     "Attested",
+    "Ping",
+    "Pong",
+    "Announce",
+    "Announced",
+    "AskMembers",
+    "Members",
 ];
 
 /// What is done to a message.
@@ -345,4 +352,93 @@ impl Dice {
         let at = self.below(bytes.len());
         bytes[at] ^= 1 << (self.next() % 8);
     }
+}
+
+/// A way between hosts and a device at a TCP port that can swallow everything: both ends stay connected, as
+/// they do where a machine between them, or the other one, has vanished.
+#[derive(Debug)]
+pub struct Swallow {
+    at: SocketAddr,
+    swallows: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    accepts: Option<JoinHandle<()>>,
+}
+
+impl Swallow {
+    /// Leads to the device at this port of this machine.
+    ///
+    /// # Errors
+    /// There is no port or thread for it.
+    pub fn before(device: SocketAddr) -> std::io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
+        let at = listener.local_addr()?;
+        let (swallows, stop) =
+            (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let flags = (Arc::clone(&swallows), Arc::clone(&stop));
+        let accepts = std::thread::Builder::new().spawn(move || {
+            while !flags.1.load(Ordering::Relaxed) {
+                match listener.accept() {
+                    Ok((host, _)) => drop(lead(&host, device, &flags)),
+                    Err(_) => std::thread::sleep(HOLD / 10),
+                }
+            }
+        })?;
+        Ok(Self { at, swallows, stop, accepts: Some(accepts) })
+    }
+
+    /// Where hosts connect.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("tcp://{}", self.at)
+    }
+
+    /// From now on nothing gets through, in either direction, and nobody hears so.
+    pub fn falls_silent(&self) {
+        self.swallows.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Swallow {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(accepts) = self.accepts.take() {
+            drop(accepts.join());
+        }
+    }
+}
+
+/// Moves bytes both ways, on threads of their own, until one end closes.
+fn lead(
+    host: &TcpStream,
+    device: SocketAddr,
+    flags: &(Arc<AtomicBool>, Arc<AtomicBool>),
+) -> std::io::Result<()> {
+    host.set_nonblocking(false)?;
+    let device = TcpStream::connect(device)?;
+    for (from, to) in [(host, &device), (&device, host)] {
+        let (mut from, mut to) = (from.try_clone()?, to.try_clone()?);
+        let (swallows, stop) = (Arc::clone(&flags.0), Arc::clone(&flags.1));
+        from.set_read_timeout(Some(HOLD))?;
+        std::thread::Builder::new().spawn(move || {
+            let mut bytes = vec![0; 1 << 16];
+            while !stop.load(Ordering::Relaxed) {
+                let n = match from.read(&mut bytes) {
+                    Ok(0) => break,
+                    Ok(n) => n,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+                    Err(_) => break,
+                };
+                let is_swallowed = swallows.load(Ordering::Relaxed);
+                if !is_swallowed && to.write_all(&bytes[..n]).is_err() {
+                    break;
+                }
+            }
+            // Where everything is swallowed, so is the end of the other side.
+            if !swallows.load(Ordering::Relaxed) || stop.load(Ordering::Relaxed) {
+                drop(to.shutdown(Shutdown::Both));
+            }
+        })?;
+    }
+    Ok(())
 }

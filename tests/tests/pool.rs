@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use bothends_csd::{ConnectOptions, Security};
 use bothends_runtime::{Deal, Loader};
 use bothends_tests::generated;
 use bothends_tests::loading::{Taken, next, open_at, rest, whole};
 use bothends_tests::members::{Member, address, replace_list, until};
+use bothends_tests::proxy::Swallow;
 use serde_json::{Value, json};
 
 /// A folder for sockets and lists, whose names must be short.
@@ -221,6 +223,86 @@ fn a_list_that_makes_no_sense_changes_nothing() -> Result<()> {
     let members = n_of_members(&mut loader)?;
     ensure!(members.len() == 1 && members[0].0 == first.address(), "{members:?}");
     ensure!(!notes.next().is_some_and(|note| note.contains("left")));
+    ends_as_alone(&deal, taken)
+}
+
+/// A member announces itself to a registry, which is good for some seconds: while a test waits, it says so
+/// again.
+fn announce(registry: &Member, member: &Member) -> Result<()> {
+    let (to, own) = (registry.address().parse()?, member.address().parse()?);
+    let options = ConnectOptions::default();
+    bothends_csd::registry::announce(&to, Security::default(), &options, &own)?;
+    Ok(())
+}
+
+#[test]
+fn members_that_announce_themselves_join_in_mid_epoch() -> Result<()> {
+    let folder = folder()?;
+    let (registry, other) = (member(folder.path(), 8)?, member(folder.path(), 9)?);
+    let (first, second) = (member(folder.path(), 0)?, member(folder.path(), 1)?);
+    announce(&registry, &first)?;
+    let registries = format!("{},{}", registry.address(), other.address());
+    let mut loader = open(&with(&format!("pool+registry://{registries}")))?;
+    let deal = loader.begin(1)?;
+    let mut taken = Vec::new();
+    take(&deal, &mut taken)?;
+    until("the first member works", || {
+        announce(&registry, &first).is_ok() && first.n_read() > 0
+    })?;
+    // One registry is enough.
+    drop(registry);
+    until("the second member works", || {
+        announce(&other, &second).is_ok() && second.n_read() > 0
+    })?;
+    ends_as_alone(&deal, taken)
+}
+
+#[test]
+fn a_run_whose_registry_is_gone_keeps_its_members() -> Result<()> {
+    let folder = folder()?;
+    let (registry, first) = (member(folder.path(), 9)?, member(folder.path(), 0)?);
+    announce(&registry, &first)?;
+    let mut loader = open(&with(&format!("pool+registry://{}", registry.address())))?;
+    let notes = loader.notes();
+    let deal = loader.begin(1)?;
+    until("the member works", || {
+        announce(&registry, &first).is_ok() && first.n_read() > 0
+    })?;
+    ends_as_alone(&deal, Vec::new())?;
+    drop((deal, registry));
+    until("a note says so", || {
+        let mut said = std::iter::from_fn(|| notes.next());
+        said.any(|note| note.contains("registry") && note.contains("last list stays"))
+    })?;
+    let n_read = first.n_read();
+    let second = rest(&*loader.begin(1)?, 0)?;
+    ensure!(first.n_read() > n_read, "it did nothing in the epoch without a registry");
+    let mut alone = open(&long())?;
+    drop(rest(&*alone.begin(1)?, 0)?);
+    ensure!(second == rest(&*alone.begin(1)?, 0)?, "the stream is another");
+    let members = n_of_members(&mut loader)?;
+    ensure!(members.len() == 1 && members[0].0 == first.address(), "{members:?}");
+    Ok(())
+}
+
+/// The connection stays, so only what it does not say tells that the member's machine is gone.
+#[test]
+fn a_member_whose_machine_vanishes_without_a_word_is_noticed() -> Result<()> {
+    let vanishes = Member::start_at(&generated()?, "tcp://127.0.0.1:0")?;
+    let at = vanishes.address().strip_prefix("tcp://").context("a port")?.parse()?;
+    let way = Swallow::before(at)?;
+    let mut loader = open(&with(&format!("pool://{}", way.address())))?;
+    let deal = loader.begin(1)?;
+    let mut taken = Vec::new();
+    take(&deal, &mut taken)?;
+    until("the member works", || vanishes.n_read() > 0)?;
+    way.falls_silent();
+    let why = "ask whether it is there";
+    until("the silence is noticed", || {
+        let stats = loader.stats();
+        let mut failures = stats.back.iter().filter_map(|it| it.failure.as_ref());
+        failures.any(|failure| failure.contains(why) || failure.contains("read a result"))
+    })?;
     ends_as_alone(&deal, taken)
 }
 

@@ -25,14 +25,16 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use bothends_csd::admission::{Credential, MAX_UNADMITTED};
-use bothends_csd::listen::{Ended, Listener, Socket, Terms, admit, serve_connection};
+use bothends_csd::listen::{
+    Admitted, Ended, Listener, Socket, Terms, admit, serve_connection,
+};
 use bothends_csd::spool::{prepare_directory, remove_directory, serve_directory};
-use bothends_csd::{Address, Busy, CsdError, Security, Serve};
+use bothends_csd::{Address, Busy, CsdError, Security, Serve, Whose};
 
 use crate::costs::Costs;
 use crate::door::lobby::{GLANCE, Lobby, MOST_AT_ONCE, MOST_SILENT};
 use crate::memory::RETRY;
-use crate::server::Server;
+use crate::server::{Registry, Server};
 
 /// How often a door looks whether it shall close.
 const LOOK: Duration = Duration::from_millis(50);
@@ -63,6 +65,8 @@ pub enum News<'a> {
         host: u64,
         /// How long it was served.
         after: Duration,
+        /// What its latest session was of.
+        whose: Whose,
     },
     /// One was told that there is no room.
     TurnedAway {
@@ -82,6 +86,11 @@ pub trait Hosts: Sync {
         credential: Option<Credential>,
         serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>),
     );
+
+    /// What lists the members of a pool, where something does.
+    fn registry(&self) -> Option<&Registry> {
+        None
+    }
 }
 
 impl<C: Costs + 'static> Hosts for Server<C> {
@@ -94,6 +103,10 @@ impl<C: Costs + 'static> Hosts for Server<C> {
             Ok(mut guest) => serve(Ok(&mut guest)),
             Err(busy) => serve(Err(busy)),
         }
+    }
+
+    fn registry(&self) -> Option<&Registry> {
+        Some(Self::registry(self))
     }
 }
 
@@ -159,7 +172,7 @@ impl Trust {
         *self.now() = security;
     }
 
-    fn current(&self) -> Security {
+    pub(crate) fn current(&self) -> Security {
         self.now().clone()
     }
 
@@ -443,8 +456,10 @@ impl<'a> Reception<'a> {
     fn attend(self, socket: Socket, number: u64, is_admitted: &AtomicBool) {
         let security = self.door.trust.current();
         let refusals = &self.door.refusals;
-        let host = match admit(socket, Terms { security: &security, stop: self.stop }) {
-            Ok(host) => host,
+        let admitted = admit(socket, Terms { security: &security, stop: self.stop });
+        let host = match admitted.and_then(|host| self.answers(host, is_admitted)) {
+            Ok(None) => return,
+            Ok(Some(host)) => host,
             // It has left again, or the door closes.
             Err(CsdError::LinkLost { .. }) => return,
             Err(error) => {
@@ -452,7 +467,6 @@ impl<'a> Reception<'a> {
                 return (self.tell)(News::Complaint(&error));
             }
         };
-        is_admitted.store(true, Ordering::Relaxed);
         let credential = host.credential();
         let mut host = Some(host);
         self.hosts.host(credential, &mut |guest| {
@@ -465,8 +479,8 @@ impl<'a> Reception<'a> {
                         refusals.failed.fetch_add(1, Ordering::Relaxed);
                         (self.tell)(News::Complaint(&error));
                     }
-                    let after = began.elapsed();
-                    (self.tell)(News::Left { host: number, after });
+                    let (after, whose) = (began.elapsed(), serve.whose());
+                    (self.tell)(News::Left { host: number, after, whose });
                 }
                 Err(busy) => {
                     refusals.busy.fetch_add(1, Ordering::Relaxed);
@@ -506,6 +520,20 @@ impl<'a> Reception<'a> {
             }
         }
         Ok(come_in)
+    }
+
+    /// Answers what is asked of a registry, which takes no place from hosts; else the host, to be served.
+    fn answers(
+        self,
+        mut host: Admitted,
+        is_admitted: &AtomicBool,
+    ) -> Result<Option<Admitted>, CsdError> {
+        is_admitted.store(true, Ordering::Relaxed);
+        let Some(registry) = self.hosts.registry() else { return Ok(Some(host)) };
+        let Some(question) = host.question(self.stop)? else { return Ok(Some(host)) };
+        let answer = registry.answer(&question, host.credential());
+        host.answer(&answer);
+        Ok(None)
     }
 
     /// Has a connection wait without a thread. Where too many do, the oldest is closed, or comes in

@@ -10,8 +10,8 @@
 //! `session/limits.rs` what it may cost, and `memory` how much of all that is held at once. `work` makes
 //! one sample, with a job under way (`work/batch.rs`), the jobs of a session (`work/line.rs`), the
 //! sessions' shares of the workers (`work/shares.rs`) and the results that several want
-//! (`work/results.rs`). `server` says who works, `server/jobs.rs` for which training jobs, and
-//! `server/guest.rs` when jobs are answered. `door` is where hosts connect, `stop` when a device program ends, and `program` is the
+//! (`work/results.rs`). `server` says who works, `server/jobs.rs` for which training jobs,
+//! `server/guest.rs` when jobs are answered, and `server/registry.rs` which agents have announced themselves. `door` is where hosts connect, `stop` when a device program ends, and `program` is the
 //! command line. `program/sandbox.rs` confines the process before it serves.
 
 pub mod costs;
@@ -33,7 +33,8 @@ pub mod program;
 pub use costs::{Cost, Costs, Hold, NoCosts, SampleWork, ThreadClock, Work};
 pub use memory::{Memory, ResultMemory};
 pub use server::{
-    Counts, Guest, JobCounts, Kept, SESSIONS, Server, ServerConfig, Sharing,
+    Counts, Guest, JobCounts, Kept, Registry, RunCounts, SESSIONS, Server, ServerConfig,
+    Sharing,
 };
 pub use session::epoch_batches;
 pub use store::{

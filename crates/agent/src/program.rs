@@ -6,6 +6,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the front door")]
 
+mod announce;
 mod calibrate;
 mod log;
 mod metrics;
@@ -21,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, ensure};
 use bothends_csd::key::Key;
 use bothends_csd::listen::Listener;
+use bothends_csd::pool::Pool;
 use bothends_csd::{Address, Insecure, Security};
 use bothends_ops::PixelLimit;
 use bothends_scrape::Bound;
@@ -157,6 +159,14 @@ struct Args {
     /// and privileges (seccomp); with `required` all that, or it does not start
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Sandbox::Auto)]
     sandbox: Sandbox,
+    /// Announces this agent to these agents, which list the members of a pool: hosts find it with the same
+    /// text as --csd. They are reached with the key or certificates of this agent
+    #[arg(long, value_name = "pool+registry://HOST:PORT[,HOST:PORT]", value_parser = announce::registries)]
+    announce: Option<Pool>,
+    /// The address that is announced [default: the first one of --listen that is a socket; for 0.0.0.0 the
+    /// address by which this machine reaches the registry]
+    #[arg(long, value_name = "URL", requires = "announce")]
+    advertise: Option<Address>,
     /// Answers Prometheus at http://HOST:PORT/metrics; without a host, on this machine alone
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
@@ -294,6 +304,7 @@ fn serve(
     if let Some(scrape) = &scrape {
         args.log.note(&format!("metrics: http://{}/metrics", scrape.address()));
     }
+    announce::start(args, &doors, &stop)?;
     let reloading = reload.start(args.log).context("cannot start a thread")?;
     for door in &doors {
         println!("listening on {}", door.address());
@@ -347,7 +358,7 @@ fn serve_at(
 /// What is read once hosts are served: the data, random numbers, and how much memory and time there is.
 const READ: [&str; 4] = ["/dev/urandom", "/proc/meminfo", "/proc/self", "/sys/fs/cgroup"];
 
-/// What is read to speak to a store: names of hosts, trusted authorities, and the files that hold
+/// What is read to speak to a store or a registry: names of hosts, trusted authorities, and the files that hold
 /// credentials by the stores' own conventions, of which tokens are renewed.
 const READ_FOR_STORES: [&str; 9] = [
     "/etc/resolv.conf",
@@ -384,7 +395,7 @@ fn confine(
     match data {
         Data::Files(files) => places.read.extend(files.roots().map(Path::to_owned)),
         Data::Objects(_) => {
-            places.network = Network::Stores;
+            places.network = Network::Others;
             let roots = args.data_root.iter().filter_map(|root| root.path.to_str());
             let folders = roots.filter_map(|root| root.strip_prefix("file://"));
             places.read.extend(folders.map(PathBuf::from));
@@ -392,6 +403,10 @@ fn confine(
             let named = STORE_FILES.into_iter().filter_map(std::env::var_os);
             places.read.extend(named.map(PathBuf::from));
         }
+    }
+    if args.announce.is_some() {
+        places.network = Network::Others;
+        places.read.extend(READ_FOR_STORES.map(PathBuf::from));
     }
     places.read.extend(READ.map(PathBuf::from));
     for file in proofs.files() {

@@ -10,6 +10,7 @@
 mod guest;
 mod jobs;
 mod openings;
+mod registry;
 mod seats;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,7 +21,7 @@ use bothends_core::sample::SampleKey;
 use bothends_csd::admission::Credential;
 use bothends_csd::{
     Busy, Capabilities, Declined, DeviceStats, Finished, Inquiry, Job, JobId,
-    RecordDigest, Refused, Serve, Session,
+    RecordDigest, Refused, Serve, Session, Whose,
 };
 use bothends_ops::{PixelLimit, Room};
 use bothends_slots::{HostSlot, available_bytes};
@@ -38,6 +39,7 @@ use seats::{Claimed, Held, State};
 
 pub use guest::Guest;
 pub use jobs::{JobCounts, Sharing};
+pub use registry::Registry;
 
 /// Threads that have records read ahead: two, so that one file that is slow to open does not
 /// keep others waiting, and no more than these, however many workers there are.
@@ -89,6 +91,7 @@ struct Shared<C> {
     ahead: Condvar,
     /// Locked for a moment, also while `state` is; never the other way round.
     costs: Mutex<C>,
+    registry: Registry,
 }
 
 /// What a device has done and does, all hosts together.
@@ -112,6 +115,19 @@ pub struct Counts {
     pub jobs: Vec<JobCounts>,
     /// Results that are kept for others.
     pub results: Kept,
+    /// Open sessions by run and job, where hosts say of which they are.
+    pub runs: Vec<RunCounts>,
+    /// Members of a pool that have announced themselves.
+    pub members: u64,
+}
+
+/// Sessions of one run and job that are open.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunCounts {
+    /// Which; without a run, those of all others.
+    pub whose: Whose,
+    /// How many.
+    pub sessions: u32,
 }
 
 /// Results that are kept for several sessions.
@@ -156,6 +172,7 @@ impl<C: Costs + 'static> Server<C> {
             work: Condvar::new(),
             ahead: Condvar::new(),
             costs: Mutex::new(costs),
+            registry: Registry::default(),
         });
         let own = Guest::of(&shared, None);
         let mut server = Self { shared, threads: Vec::new(), own };
@@ -239,6 +256,12 @@ impl<C: Costs + 'static> Server<C> {
         Ok(Guest::of(&self.shared, credential))
     }
 
+    /// The members of a pool that have announced themselves here.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.shared.registry
+    }
+
     /// What it has done and does.
     #[must_use]
     pub fn counts(&self) -> Counts {
@@ -260,7 +283,8 @@ impl<C: Costs + 'static> Server<C> {
             left_out: results.n_left_out,
             corrupt: results.n_corrupt,
         };
-        Counts { tables, held_bytes, stats, results, ..counts }
+        let members = shared.registry.n_members() as u64;
+        Counts { tables, held_bytes, stats, results, members, ..counts }
     }
 }
 

@@ -20,6 +20,8 @@ use bothends_agent::{
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_core::sample::{Encoding, Extent};
 use bothends_csd::admission::MAX_UNADMITTED;
+use bothends_csd::key::Key;
+use bothends_csd::registry::{self, announce};
 use bothends_csd::{
     Address, ConnectOptions, CsdError, Declined, EnergyReading, Job, JobId, Security,
     Serve, Session, Transport, connect,
@@ -473,4 +475,52 @@ fn images_of_more_pixels_than_the_device_decodes_are_left_to_the_host() {
         });
         until(|| server.counts().refused_samples == u64::from(n_refused));
     }
+}
+
+/// Only who is admitted announces itself or sees the list, and no host's place is taken.
+#[test]
+fn an_agent_without_room_for_hosts_still_lists_those_that_have_its_key() {
+    let (dir, exercise) = exercise();
+    let (ours, other) = (dir.path().join("ours.key"), dir.path().join("other.key"));
+    Key::generate(&ours).unwrap();
+    Key::generate(&other).unwrap();
+    let store = FileStore::new(exercise.root()).unwrap();
+    let server = Server::start(config(1, 1), store, NoCosts).unwrap().with_sessions(1);
+    let with = |file: &Path| ConnectOptions {
+        key_file: Some(file.to_owned()),
+        timeout: PATIENCE,
+        ..ConnectOptions::default()
+    };
+    let security =
+        |file: &Path| Security::default().with_key(Some(Key::from_file(file).unwrap()));
+    let address: Address = "tcp+noise://127.0.0.1:0".parse().unwrap();
+    let door = Door::open(&address, security(&ours)).unwrap();
+    let at = door.address().clone();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let served = || door.serve(&server, Visits::Always, &stop, &|_| ());
+        let serves = scope.spawn(served);
+        let site = Site { address: at.clone(), stop: &stop };
+        let mut host = connect(&at, &with(&ours)).unwrap();
+        host.hello().unwrap();
+        let member: Address = "tls://agent-7:7070".parse().unwrap();
+        let tell = |file: &Path| announce(&at, security(file), &with(file), &member);
+        tell(&other).unwrap_err();
+        registry::members(&at, &with(&other)).unwrap_err();
+        assert_eq!(registry::members(&at, &with(&ours)).unwrap().text, "");
+        tell(&ours).unwrap();
+        let list = registry::members(&at, &with(&ours)).unwrap();
+        assert_eq!(list.text, "tls://agent-7:7070");
+        let anywhere: Address = "tls://0.0.0.0:7070".parse().unwrap();
+        announce(&at, security(&ours), &with(&ours), &anywhere).unwrap();
+        let list = registry::members(&at, &with(&ours)).unwrap();
+        assert_eq!(list.text, "tls://127.0.0.1:7070\ntls://agent-7:7070");
+        assert_eq!(server.counts().members, 2);
+        // The one host that it has room for is still the only one.
+        host.stats().unwrap();
+        let mut second = connect(&at, &with(&ours)).unwrap();
+        assert!(matches!(second.hello().unwrap_err(), CsdError::Busy { .. }));
+        drop(site);
+        serves.join().unwrap().unwrap();
+    });
 }

@@ -2,11 +2,11 @@
 //! are asked for.
 
 pub(crate) mod bar;
+pub(crate) mod date;
 pub(crate) mod events;
 pub(crate) mod metrics;
 pub(crate) mod otlp;
 pub(crate) mod recorder;
-pub(crate) mod run_id;
 
 use bothends_core::setting::Names;
 use bothends_runtime::{Ended, Moment, Observer, Progress};

@@ -110,6 +110,23 @@ impl Channel {
         Ok(n_read)
     }
 
+    /// Reads some bytes into `dst` as soon as there are any; 0 at `deadline`.
+    pub(crate) fn fill_some(
+        &mut self,
+        dst: &mut [u8],
+        deadline: Instant,
+    ) -> io::Result<usize> {
+        loop {
+            // What came before the deadline counts, however late it is looked at.
+            let is_late = Instant::now() >= deadline;
+            match self.read_ready(dst)? {
+                Some(n) => return Ok(n),
+                None if is_late => return Ok(0),
+                None => drop(self.wait(Readiness::Read, left_until(deadline))?),
+            }
+        }
+    }
+
     /// Sends all of `src`, or fails with `TimedOut` at `deadline`.
     pub(crate) fn write_all(&mut self, src: &[u8], deadline: Instant) -> io::Result<()> {
         let mut n_written = 0;

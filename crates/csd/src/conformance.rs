@@ -338,6 +338,7 @@ pub fn session(sample_bytes: u32) -> Session {
         max_batch: 64,
         manifest: (0..=255).collect(),
         job: None,
+        run: None,
     }
 }
 

@@ -32,13 +32,13 @@ pub use channel::security::{Insecure, Security, TlsFiles};
 pub use device::{Beneath, Links, is_of_machine, keeps_its_number, listen, will_need};
 pub use host::connect::{ConnectOptions, connect, link};
 pub use host::remote::Link;
-pub use host::{connect, loopback, remote, stream};
+pub use host::{connect, loopback, registry, remote, stream};
 pub use words::address::Address;
 pub use words::job::{
     Answer, Busy, Capabilities, DeviceStats, Ending, EnergyReading, Inquiry, JobTerms,
-    PROTOCOL_VERSION, RecordDigest, Session, SessionId,
+    PROTOCOL_VERSION, RecordDigest, RunId, Session, SessionId, Whose,
 };
-pub use words::{address, admission, job, key, pool, wire};
+pub use words::{address, admission, job, key, member, pool, wire};
 // What a job is, whoever makes it.
 pub use bothends_slots::{Job, JobId};
 
@@ -342,6 +342,11 @@ pub trait Serve: Send + Debug {
 
     /// What has been counted since start.
     fn stats(&mut self) -> DeviceStats;
+
+    /// What the latest session is of, for logs.
+    fn whose(&self) -> Whose {
+        Whose::default()
+    }
 
     /// The host is gone: drop queued jobs and finished results with their slots.
     fn close(&mut self);

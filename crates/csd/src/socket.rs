@@ -5,7 +5,7 @@
 //! is `channel.rs`'s.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -107,6 +107,14 @@ impl Socket {
                 setsockopt(stream, sockopt::TcpUserTimeout, &dead_ms)?;
                 Ok(())
             }
+        }
+    }
+
+    /// The address of this side; `None` of a socket of this machine.
+    pub(crate) fn local_ip(&self) -> Option<IpAddr> {
+        match &self.pipe {
+            Pipe::Unix(_) => None,
+            Pipe::Tcp(stream) => stream.local_addr().ok().map(|at| at.ip()),
         }
     }
 

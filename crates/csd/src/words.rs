@@ -4,6 +4,7 @@ pub mod address;
 pub mod admission;
 pub mod job;
 pub mod key;
+pub mod member;
 pub mod pool;
 pub(crate) mod trust;
 pub mod wire;

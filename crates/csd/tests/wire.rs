@@ -6,10 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+use bothends_csd::member::{Announcement, MemberList};
 use bothends_csd::wire::{HEADER_BYTES, Header, MAX_JOB_SAMPLES, Message};
 use bothends_csd::{
     Answer, Busy, Capabilities, CsdError, DeviceStats, Ending, EnergyReading, Inquiry,
-    Job, JobId, JobTerms, RecordDigest, Session, SessionId,
+    Job, JobId, JobTerms, RecordDigest, RunId, Session, SessionId,
 };
 use proptest::prelude::*;
 
@@ -23,6 +24,7 @@ fn golden() -> Vec<(&'static str, Message)> {
     all.extend(golden_inquiry());
     all.extend(golden_words());
     all.extend(golden_sharing());
+    all.extend(golden_members());
     all
 }
 
@@ -158,6 +160,7 @@ fn golden_work() -> Vec<(&'static str, Message)> {
                 max_batch: 4,
                 manifest: b"manifest".to_vec(),
                 job: None,
+                run: None,
             }),
         ),
     ]
@@ -172,7 +175,9 @@ fn golden_sharing() -> Vec<(&'static str, Message)> {
         max_batch: 4,
         manifest: b"manifest".to_vec(),
         job: Some(JobTerms { name: "resnet".into(), priority: -1, share: 3 }),
+        run: None,
     };
+    let of_a_run = Session { job: None, run: RunId::like("4711"), ..session.clone() };
     vec![
         (
             "42454e440200000009000000180000008877665544332211070000000000000000000000\
@@ -199,6 +204,66 @@ fn golden_sharing() -> Vec<(&'static str, Message)> {
          6e616d65223a227265736e6574222c227072696f72697479223a2d312c22736861726522\
          3a337d7d6d616e6966657374",
             Message::Open(session),
+        ),
+        (
+            "42454e440200000007000000950000000000000000000000000000000000000000000000\
+             0000000053e1ec2f02eb9cc7000000000000000000000000000000000000000000000000\
+             000000004ea6f4e5890000007b22726563697065223a227b7d222c227265636970655f68\
+             617368223a22303030303030303030303030303030303030303030303030303030303030\
+             6666222c2273656564223a31383434363734343037333730393535313631352c2273616d\
+             706c655f6279746573223a31322c226d61785f6261746368223a342c2272756e223a2234\
+             373131227d6d616e6966657374",
+            Message::Open(of_a_run),
+        ),
+    ]
+}
+
+fn golden_members() -> Vec<(&'static str, Message)> {
+    let told = Announcement {
+        address: "tls://agent-7:7070".into(),
+        lease: Duration::from_secs(6),
+    };
+    let list = MemberList {
+        age: Duration::from_secs(90),
+        text: "tls://agent-7:7070\ntls://agent-8:7070".into(),
+    };
+    vec![
+        (
+            "42454e440200000012000000000000000000000000000000000000000000000000000000\
+             00000000c294d3380580062d000000000000000000000000000000000000000000000000\
+             00000000f695854a",
+            Message::Ping,
+        ),
+        (
+            "42454e440200000013000000000000000000000000000000000000000000000000000000\
+             00000000c294d3380580062d000000000000000000000000000000000000000000000000\
+             00000000b30a39c6",
+            Message::Pong,
+        ),
+        (
+            "42454e440200000014000000120000000000000000000000000000000000000000000000\
+             0000000051e93d4bb822d99e000000000000000000bca065010000000000000000000000\
+             00000000efcde518746c733a2f2f6167656e742d373a37303730",
+            Message::Announce(told),
+        ),
+        (
+            "42454e440200000015000000000000000000000000000000000000000000000000000000\
+             00000000c294d3380580062d000000000000000000000000000000000000000000000000\
+             000000004a2f4927",
+            Message::Announced,
+        ),
+        (
+            "42454e440200000016000000000000000000000000000000000000000000000000000000\
+             00000000c294d3380580062d000000000000000000000000000000000000000000000000\
+             0000000055323f23",
+            Message::AskMembers,
+        ),
+        (
+            "42454e440200000017000000250000000000000000000000000000000000000000000000\
+             000000007d728ee4e7e2cbab000000000000000000046bf4140000000000000000000000\
+             00000000e64b6223746c733a2f2f6167656e742d373a373037300a746c733a2f2f616765\
+             6e742d383a37303730",
+            Message::Members(list),
         ),
     ]
 }
@@ -384,10 +449,13 @@ proptest! {
         (sample_bytes, max_batch) in any::<(u32, u32)>(),
         manifest in proptest::collection::vec(any::<u8>(), 0..300),
         job in proptest::option::of(("[A-Za-z0-9._-]{1,64}", -4_i8..=4, 1_u8..=100)),
+        run in proptest::option::of("[A-Za-z0-9._:-]{1,64}"),
     ) {
+        let run = run.and_then(|run| RunId::like(&run));
         let recipe_hash = hash;
         let job = job.map(|(name, priority, share)| JobTerms { name, priority, share });
-        let session = Session { recipe, recipe_hash, seed, sample_bytes, max_batch, manifest, job };
+        let session =
+            Session { recipe, recipe_hash, seed, sample_bytes, max_batch, manifest, job, run };
         let message = Message::Open(session);
         prop_assert_eq!(decode(&message.encode()).unwrap(), message);
     }

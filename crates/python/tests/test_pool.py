@@ -19,6 +19,8 @@ def test_a_pool_is_a_text_as_the_command_line_takes_it(tmp_path: Path) -> None:
     assert str(file) == f"pool+file://{tmp_path}/agents?via=tcp"
     dns = bothends.Pool(dns="agents.svc:7070", via="tls")
     assert str(dns) == "pool+dns://agents.svc:7070?via=tls"
+    registry = bothends.Pool(registry=["a:1", "b:1"], via="tls")
+    assert str(registry) == "pool+registry://a:1,b:1?via=tls"
     assert repr(dns) == f"<bothends.Pool {dns}>"
 
 
@@ -28,6 +30,8 @@ def test_a_pool_has_one_source() -> None:
             bothends.Pool(**wrong)
     with pytest.raises(bothends.OptionsError, match="list of addresses"):
         bothends.Pool("a:1")
+    with pytest.raises(bothends.OptionsError, match="list of addresses"):
+        bothends.Pool(registry="a:1")
 
 
 def test_an_empty_pool_changes_nothing_and_a_wrong_one_is_refused(

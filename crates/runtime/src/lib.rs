@@ -76,6 +76,7 @@ pub use read::source::Source;
 pub use read::sources::Sources;
 pub use read::supplied::{Records, Redecode, Redecoder, Supplied, SuppliedFile, Unread};
 pub use run::drive::drive;
+pub use run::id::run_id;
 pub use run::observer::{Ended, Observer, Progress};
 pub use run::settings::settings;
 pub use runtime::host::{EpochOptions, Notes, Runtime};

@@ -235,6 +235,7 @@ impl Exercise {
             max_batch: MAX_BATCH,
             manifest: self.manifest.clone(),
             job: None,
+            run: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bothends_csd::Address;
+use bothends_csd::{Address, RunId, Whose};
 use clap::ValueEnum;
 
 use crate::door::News;
@@ -65,9 +65,10 @@ fn now_s() -> f64 {
 
 /// A line about a host, with its number and the door's address as fields of their own.
 fn event(time_s: f64, news: &News<'_>, door: &Address) -> String {
+    let nobody = Whose::default();
     let (event, host, words, served) = match news {
         News::Came { host } => ("host_came", *host, "came to", None),
-        News::Left { host, after } => ("host_left", *host, "has left", Some(*after)),
+        News::Left { host, after, .. } => ("host_left", *host, "has left", Some(*after)),
         News::TurnedAway { host } => {
             ("host_turned_away", *host, "found no room at", None)
         }
@@ -78,10 +79,16 @@ fn event(time_s: f64, news: &News<'_>, door: &Address) -> String {
     let served = served.map_or_else(String::new, |after| {
         format!(",\"served_seconds\":{:.3}", after.as_secs_f64())
     });
+    let whose = if let News::Left { whose, .. } = news { whose } else { &nobody };
+    let named = |key: &str, name: Option<&str>| {
+        name.map_or_else(String::new, |name| format!(",\"{key}\":\"{name}\""))
+    };
+    let run = named("run", whose.run.as_ref().map(RunId::as_str));
+    let job = named("job", whose.job.as_deref());
     let door = escaped(&door.to_string());
     format!(
         "{{\"time\":{time_s:.3},\"level\":\"note\",\"event\":\"{event}\",\"host\":{host},\
-         \"address\":\"{door}\"{served},\"message\":\"host {host} {words} {door}\"}}"
+         \"address\":\"{door}\"{served}{run}{job},\"message\":\"host {host} {words} {door}\"}}"
     )
 }
 
@@ -112,10 +119,14 @@ mod tests {
             said(News::Came { host: 3 }),
             r#"{"time":12.500,"level":"note","event":"host_came","host":3,"address":"unix:///run/a\"b","message":"host 3 came to unix:///run/a\"b"}"#
         );
-        let left = said(News::Left { host: 3, after: Duration::from_millis(1500) });
+        let whose = Whose { run: RunId::like("4711"), job: Some("vit".to_owned()) };
+        let left =
+            said(News::Left { host: 3, after: Duration::from_millis(1500), whose });
         assert!(left.contains(r#""event":"host_left","host":3,"#), "{left}");
         assert!(
-            left.contains(r#""served_seconds":1.500,"message":"host 3 has left"#),
+            left.contains(
+                r#""served_seconds":1.500,"run":"4711","job":"vit","message":"host 3 has left"#
+            ),
             "{left}"
         );
         let busy = said(News::TurnedAway { host: 4 });

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
+use bothends_csd::{RunId, Whose};
 use bothends_scrape::{Bound, Scrape};
 
 use crate::costs::Costs;
 use crate::door::{Door, Refusals};
-use crate::server::{Counts, JobCounts, Server};
+use crate::server::{Counts, JobCounts, RunCounts, Server};
 
 /// The address where it will answer.
 pub(super) fn bind(address: &str) -> Result<Bound> {
@@ -89,7 +90,10 @@ fn text(counts: &Counts, refusals: &[Arc<Refusals>]) -> String {
     put("result_cache_left_out_total", "counter", help, &[("", float(results.left_out))]);
     let help = "Kept samples that had changed in memory, and were made again.";
     put("result_cache_corrupt_total", "counter", help, &[("", float(results.corrupt))]);
+    let help = "Agents that have announced themselves to this one.";
+    put("members", "gauge", help, &[("", float(counts.members))]);
     put_jobs(&counts.jobs, &mut put);
+    put_runs(&counts.runs, &mut put);
     let label = |domain: &str| format!("{{domain=\"{domain}\"}}");
     let energy = stats.energy.iter();
     let energy: Vec<(String, f64)> =
@@ -127,6 +131,22 @@ fn put_jobs(jobs: &[JobCounts], put: &mut Put<'_>) {
     });
     let help = "Seconds that workers were at a job's samples, all workers together.";
     each("job_worker_seconds_total", "counter", help, |job| job.worker_seconds);
+}
+
+/// The sessions of each run that has a name. A name needs no escapes.
+fn put_runs(runs: &[RunCounts], put: &mut Put<'_>) {
+    let label = |whose: &Whose| {
+        let run = whose.run.as_ref().map_or("others", RunId::as_str);
+        let job = whose.job.as_deref().unwrap_or_default();
+        format!("{{run=\"{run}\",job=\"{job}\"}}")
+    };
+    let values: Vec<(String, f64)> =
+        runs.iter().map(|it| (label(&it.whose), it.sessions.into())).collect();
+    let values: Vec<(&str, f64)> =
+        values.iter().map(|(label, n)| (label.as_str(), *n)).collect();
+    if !values.is_empty() {
+        put("run_sessions", "gauge", "Sessions of a run that are open.", &values);
+    }
 }
 
 #[allow(
@@ -182,7 +202,13 @@ mod tests {
             ..JobCounts::default()
         });
         let jobs = jobs.to_vec();
-        let counts = Counts { hosts: 2, stats, jobs, ..Counts::default() };
+        let run = RunId::like("4711");
+        let whose = Whose { run, job: Some("vit".to_owned()) };
+        let others = Whose::default();
+        let runs = [(whose, 2), (others, 1)]
+            .map(|(whose, sessions)| RunCounts { whose, sessions })
+            .to_vec();
+        let counts = Counts { hosts: 2, stats, jobs, runs, ..Counts::default() };
         // Of two addresses.
         let refusals =
             [2, 3].map(|n| Arc::new(Refusals { busy: n.into(), ..Refusals::default() }));
@@ -194,6 +220,8 @@ mod tests {
             "bothends_agent_refused_total{why=\"busy\"} 5",
             "bothends_agent_job_samples_total{job=\"vit\"} 30",
             "bothends_agent_job_worker_seconds_total{job=\"resnet\"} 1.5",
+            "bothends_agent_run_sessions{run=\"4711\",job=\"vit\"} 2",
+            "bothends_agent_run_sessions{run=\"others\",job=\"\"} 1",
             "bothends_agent_result_cache_bytes 0",
             "bothends_agent_energy_joules_total{domain=\"device\"} 2.5",
         ] {

@@ -50,9 +50,9 @@ pub(super) enum Network {
     /// It does not.
     #[default]
     Nothing,
-    /// To a remote store, its data root. Where that is a host name resolves to, so nothing narrower
-    /// could be allowed.
-    Stores,
+    /// To a remote store, its data root, or to registries. Where these are a host name resolves to, so
+    /// nothing narrower could be allowed.
+    Others,
 }
 
 /// How far it went. Keep it as long as the process is to read about itself.
@@ -149,7 +149,7 @@ fn landlock(places: &Places) -> Result<ABI> {
         .handle_access(AccessFs::from_all(LANDLOCK))?
         .handle_access(match places.network {
             Network::Nothing => AccessNet::from_all(LANDLOCK),
-            Network::Stores => AccessNet::BindTcp.into(),
+            Network::Others => AccessNet::BindTcp.into(),
         })?
         .scope(Scope::from_all(LANDLOCK))?
         .create()?;
@@ -387,14 +387,14 @@ mod tests {
 
     #[test]
     fn the_filter_knows_every_call_once() {
-        for network in [Network::Nothing, Network::Stores] {
+        for network in [Network::Nothing, Network::Others] {
             let mut calls = refused(network);
             calls.sort_unstable();
             let n_calls = calls.len();
             calls.dedup();
             assert_eq!(calls.len(), n_calls);
             let connects = !calls.contains(&libc::SYS_connect);
-            assert_eq!(connects, network == Network::Stores);
+            assert_eq!(connects, network == Network::Others);
         }
     }
 
@@ -405,7 +405,7 @@ mod tests {
         let address = server.local_addr().unwrap();
         let outside = dir.path().join("outside");
         let confined = thread::spawn(move || {
-            let places = Places { network: Network::Stores, ..places };
+            let places = Places { network: Network::Others, ..places };
             if let Err(why) = Sandbox::Required.enforce(&places) {
                 return println!("skipped: {why:#}");
             }

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use bothends_core::recipe::Recipe;
 use bothends_csd::admission::Credential;
-use bothends_csd::job::SHARES_JOBS;
+use bothends_csd::job::{KNOWS_RUNS, SHARES_JOBS};
 use bothends_csd::{
     Capabilities, CsdError, Declined, DeviceStats, Finished, Inquiry, Job, JobId,
-    PROTOCOL_VERSION, RecordDigest, Refused, Serve, Session,
+    PROTOCOL_VERSION, RecordDigest, Refused, Serve, Session, Whose,
 };
 use bothends_slots::HostSlot;
 
@@ -83,7 +83,7 @@ impl<C: Costs> Serve for Guest<C> {
             ops: known.into_iter().map(str::to_owned).collect(),
             slots,
             max_batch_bytes,
-            features: vec![SHARES_JOBS.to_owned()],
+            features: [SHARES_JOBS, KNOWS_RUNS].map(str::to_owned).to_vec(),
         }
     }
 
@@ -112,6 +112,7 @@ impl<C: Costs> Serve for Guest<C> {
         let job = state.jobs.enter(&session, self.credential);
         let seat = self.seat(&mut state);
         (seat.agreed, seat.n_slots) = (Some(Arc::new(agreed)), n_slots);
+        seat.whose = Whose { run: session.run, job: session.job.map(|job| job.name) };
         seat.held_bytes = want.batch_bytes.saturating_mul(n_slots.into());
         state.begin(self.id, job);
         shared.limit_results(&state);
@@ -210,6 +211,11 @@ impl<C: Costs> Serve for Guest<C> {
             energy,
             ..seat.stats.clone()
         }
+    }
+
+    fn whose(&self) -> Whose {
+        let state = self.shared.state();
+        state.seats.get(&self.id).map(|seat| seat.whose.clone()).unwrap_or_default()
     }
 
     fn close(&mut self) {

@@ -159,7 +159,16 @@ mod tests {
         let job = Some(JobTerms { name: name.to_owned(), priority, share });
         let (recipe, manifest) = (String::new(), Vec::new());
         let (recipe_hash, seed, sample_bytes, max_batch) = (0, 0, 1, 1);
-        Session { recipe, recipe_hash, seed, sample_bytes, max_batch, manifest, job }
+        Session {
+            recipe,
+            recipe_hash,
+            seed,
+            sample_bytes,
+            max_batch,
+            manifest,
+            job,
+            run: None,
+        }
     }
 
     #[test]

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bothends_csd::{DeviceStats, Finished, JobId, Product};
+use bothends_csd::{DeviceStats, Finished, JobId, Product, Whose};
 use bothends_ops::PixelLimit;
 use bothends_slots::HostSlot;
 
 use super::jobs::Jobs;
 use super::openings::Openings;
-use super::{Counts, Kept, SESSIONS};
+use super::{Counts, Kept, RunCounts, SESSIONS};
 use crate::memory::{Memory, ResultMemory};
 use crate::session::{Agreed, RowKey, Work};
 use crate::work::line::{Claim, Learns, Line, Upcoming, Waiting};
@@ -109,6 +109,8 @@ pub(crate) struct Seat {
     pub(crate) held_bytes: u64,
     /// The job that its session is of, if that has a name.
     pub(crate) job: Option<JobNumber>,
+    /// What its latest session is of, as its host calls it.
+    pub(crate) whose: Whose,
     pub(crate) line: Line,
     pub(crate) finished: Vec<Held>,
     pub(crate) stats: DeviceStats,
@@ -333,9 +335,29 @@ impl State {
             refused_samples: self.n_refused,
             jobs: self.jobs.counts(),
             results: Kept::default(),
+            members: 0,
+            runs: self.runs(),
         }
     }
+
+    /// The open sessions of each run and job: those of a few runs, and the rest together.
+    fn runs(&self) -> Vec<RunCounts> {
+        let mut runs: BTreeMap<Whose, u32> = BTreeMap::new();
+        for seat in self.seats.values().filter(|seat| seat.agreed.is_some()) {
+            let is_known = seat.whose.run.is_some();
+            let has_room = runs.len() < MOST_RUNS || runs.contains_key(&seat.whose);
+            if is_known {
+                let whose = if has_room { seat.whose.clone() } else { Whose::default() };
+                *runs.entry(whose).or_default() += 1;
+            }
+        }
+        let counted = |(whose, sessions)| RunCounts { whose, sessions };
+        runs.into_iter().map(counted).collect()
+    }
 }
+
+/// Runs that the metrics tell apart: each is a time series of its own.
+const MOST_RUNS: usize = 64;
 
 /// What two hosts counted, together.
 fn sum(a: &DeviceStats, b: &DeviceStats) -> DeviceStats {

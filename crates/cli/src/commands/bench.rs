@@ -21,7 +21,7 @@ use crate::args::bench::{BenchArgs, BenchIoArgs, BenchOpsArgs, BenchWhat, OpsAlo
 use crate::failed::{Failed, wrong};
 use crate::typed::recipe;
 use crate::watch::bar::Bar;
-use crate::watch::run_id::now;
+use crate::watch::date::now;
 use crate::{file, say};
 
 /// Where the demo leaves its images, and how many it makes.

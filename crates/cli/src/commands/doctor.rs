@@ -34,7 +34,7 @@ use crate::args::{ACCELERATOR, DoctorArgs};
 use crate::failed::{Failed, wrong};
 use crate::typed::recipe;
 use crate::watch::bar::Bar;
-use crate::watch::run_id::now;
+use crate::watch::date::now;
 use crate::{energy, file, say};
 
 /// How long each part of the job is measured.

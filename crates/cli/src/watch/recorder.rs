@@ -1,9 +1,9 @@
 //! From a run's result to what is recorded of it, and so to what the report draws.
 
-use super::run_id::{now, run_id};
+use super::date::now;
 use bothends_report::{EpochRecord, FORMAT, Header, Recording};
 use bothends_runtime::{
-    DriveConfig, Ended, Machine, Observer, RunConfig, RunResult, settings,
+    DriveConfig, Ended, Machine, Observer, RunConfig, RunResult, run_id, settings,
 };
 
 use crate::args::typed;
@@ -13,7 +13,7 @@ pub(crate) fn header(title: &str, config: &RunConfig, how: &DriveConfig) -> Head
     Header {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        run: run_id(),
+        run: run_id().as_str().to_owned(),
         title: title.to_owned(),
         note: String::new(),
         generated_images: false,

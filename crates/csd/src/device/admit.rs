@@ -67,10 +67,14 @@ pub(crate) fn tell(channel: &mut Channel, why: &CsdError) {
 
 /// The last words to a host that is not served: lets it read them.
 pub(crate) fn say(channel: &mut Channel, last: &Message) {
-    let deadline = Instant::now() + LINGER;
+    say_until(channel, last, Instant::now() + LINGER);
+}
+
+/// As [`say`], of words that may be long.
+pub(crate) fn say_until(channel: &mut Channel, last: &Message, deadline: Instant) {
     // Whether or not the host still hears it, it is not served.
     drop(channel.write_all(&last.encode(), deadline));
-    linger(channel, deadline);
+    linger(channel, deadline.min(Instant::now() + LINGER));
 }
 
 /// Takes what the host still sends until it closes, for a moment at most: a connection

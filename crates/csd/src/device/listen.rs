@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::channel::Channel;
 use crate::channel::security::{Reach, Security};
@@ -20,8 +20,9 @@ use crate::device::serving::{DeviceLink, MAX_UNSENT, Payload, serve_link};
 use crate::host::stream::Inbox;
 use crate::socket::{Readiness, wait};
 use crate::words::address::Address;
-use crate::words::admission::Credential;
+use crate::words::admission::{ADMISSION_TIMEOUT, Credential};
 use crate::words::job::Busy;
+use crate::words::member::Announcement;
 use crate::words::wire::Message;
 use crate::{CsdError, Serve};
 
@@ -222,11 +223,63 @@ pub fn admit(socket: impl Into<Socket>, terms: Terms<'_>) -> Result<Admitted, Cs
     let mut channel = Channel::from(socket.into());
     let inbox = admit::admit(&mut channel, terms.security)?;
     let credential = admit::credential(&channel, terms.security);
-    let device = StreamDevice { channel, inbox, outbox: Outbox::default() };
+    let (outbox, first) = (Outbox::default(), None);
+    let device = StreamDevice { channel, inbox, outbox, first };
     Ok(Admitted(device, credential))
 }
 
+/// What a host wants whose first message is no host's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Question {
+    /// To be listed.
+    Announce(Announcement),
+    /// The list.
+    Members,
+}
+
+/// How long an admitted host may take for its first message before it counts as one that wants jobs.
+const FIRST_MESSAGE: Duration = ADMISSION_TIMEOUT;
+
+/// How long one that asked for a list may take to read it.
+const LIST_TIME: Duration = Duration::from_secs(10);
+
 impl Admitted {
+    /// What the host wants of a registry; `None` of one that is to be served. Waits for its first message,
+    /// but not for long.
+    ///
+    /// # Errors
+    /// As [`serve_connection`]; [`CsdError::LinkLost`] for a host that has left again.
+    pub fn question(&mut self, stop: &AtomicBool) -> Result<Option<Question>, CsdError> {
+        let until = Instant::now() + FIRST_MESSAGE;
+        let device = &mut self.0;
+        // A flag alone; nothing else is published with it.
+        while Instant::now() < until && !stop.load(Ordering::Relaxed) {
+            let next = device.inbox.next(&mut device.channel);
+            if let Err(error @ CsdError::Version { .. }) = &next {
+                // As in `serve`.
+                tell(&mut device.channel, error);
+            }
+            match next? {
+                Some(Message::Announce(told)) => {
+                    return Ok(Some(Question::Announce(told)));
+                }
+                Some(Message::AskMembers) => return Ok(Some(Question::Members)),
+                Some(other) => {
+                    device.first = Some(other);
+                    return Ok(None);
+                }
+                None => device.wait(FIRST_MESSAGE / 100)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Answers one that was to be answered and not served.
+    pub fn answer(mut self, answer: &Message) {
+        let deadline = Instant::now() + LIST_TIME;
+        admit::say_until(&mut self.0.channel, answer, deadline);
+    }
+
     /// What the host has proved; `None` where it had to prove nothing.
     #[must_use]
     pub fn credential(&self) -> Option<Credential> {
@@ -268,6 +321,8 @@ struct StreamDevice {
     channel: Channel,
     inbox: Inbox,
     outbox: Outbox,
+    /// A message that was read before anybody served.
+    first: Option<Message>,
 }
 
 /// What waits to be sent, oldest first; the first has left up to `n_sent`.
@@ -326,7 +381,10 @@ impl StreamDevice {
 
 impl DeviceLink for StreamDevice {
     fn receive(&mut self) -> Result<Option<Message>, CsdError> {
-        self.inbox.next(&mut self.channel)
+        match self.first.take() {
+            Some(first) => Ok(Some(first)),
+            None => self.inbox.next(&mut self.channel),
+        }
     }
 
     fn send(

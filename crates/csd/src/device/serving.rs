@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bothends_slots::{HostSlot, Job, JobId, Ring, RingConfig};
 
-use crate::words::job::{Answer, Ending, Inquiry, Session, SessionId};
+use crate::words::job::{Answer, Ending, HAS_PULSE, Inquiry, Session, SessionId};
 use crate::words::key;
 use crate::words::wire::Message;
 use crate::{CsdError, Declined, Finished, Refused, Serve};
@@ -143,9 +143,12 @@ impl Serving<'_> {
     fn act(&mut self, message: Message) -> Result<(), CsdError> {
         match message {
             Message::Hello => {
-                let capabilities = self.serve.hello();
+                let mut capabilities = self.serve.hello();
+                // This loop answers while the device works.
+                capabilities.features.push(HAS_PULSE.to_owned());
                 self.answer(&Message::Welcome(capabilities))
             }
+            Message::Ping => self.answer(&Message::Pong),
             Message::Open(session) => {
                 self.waiting.clear();
                 self.running.clear();
@@ -172,6 +175,11 @@ impl Serving<'_> {
                 let stats = self.serve.stats();
                 self.answer(&Message::Stats(stats))
             }
+            Message::Announce(_) | Message::AskMembers => {
+                let reason = "this connection is of a host; ask a registry with the first \
+                              message of one";
+                self.answer(&Message::Refused { reason: reason.to_owned() })
+            }
             Message::Greet { .. }
             | Message::Challenge { .. }
             | Message::Prove { .. }
@@ -181,7 +189,10 @@ impl Serving<'_> {
             | Message::Busy(_)
             | Message::Completed(..)
             | Message::Attested(..)
-            | Message::Stats(_) => {
+            | Message::Stats(_)
+            | Message::Pong
+            | Message::Announced
+            | Message::Members(_) => {
                 Err(CsdError::Malformed { what: "a message that only a device sends" })
             }
         }

@@ -125,6 +125,11 @@ impl Credits {
         self.slots.saturating_mul(2)
     }
 
+    /// Jobs that are under way.
+    pub(crate) fn n_outstanding(&self) -> usize {
+        self.outstanding.len()
+    }
+
     /// Checks a session before it is offered to the device, and forgets the one before.
     pub(crate) fn begin(&mut self, session: &Session) -> Result<(), CsdError> {
         let refused =

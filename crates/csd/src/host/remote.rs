@@ -5,12 +5,14 @@
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
+use std::io;
 use std::time::{Duration, Instant};
 
 use bothends_slots::{Job, JobId, Lost, Polled, Producer, Rejected, Slot};
 
 use crate::host::credits::{Credits, Redeemed, refuse};
 use crate::host::fuse::Fuse;
+use crate::host::pulse::Pulse;
 use crate::words::job::{
     Answer, Busy, Capabilities, DeviceStats, Ending, Inquiry, RecordDigest, Session,
     SessionId,
@@ -61,6 +63,16 @@ pub trait Link: Send + Debug {
     /// # Errors
     /// As [`Self::take_payload`].
     fn drop_payload(&mut self, len: u64, deadline: Instant) -> Result<(), CsdError>;
+
+    /// Whether the device's machine may vanish without a word: it is asked whether it is there.
+    fn may_fall_silent(&self) -> bool {
+        false
+    }
+
+    /// A payload that stays away for so long is a lost link, however much time is left.
+    fn expects_bytes_within(&mut self, patience: Duration) {
+        let _ = patience;
+    }
 }
 
 /// A device reached over a link.
@@ -78,6 +90,9 @@ pub struct Remote<L> {
     early: VecDeque<Polled>,
     /// Answers that came too late for their question are still to come.
     n_stale_answers: u32,
+    born: Instant,
+    /// Of a device that may fall silent, and answers when it is asked.
+    pulse: Option<Pulse>,
 }
 
 /// Why a device does not take a host that greets it.
@@ -112,6 +127,8 @@ impl<L: Link> Remote<L> {
             session: None,
             early: VecDeque::new(),
             n_stale_answers: 0,
+            born: Instant::now(),
+            pulse: None,
         }
     }
 
@@ -166,10 +183,20 @@ impl<L: Link> Remote<L> {
         loop {
             let received = self.link.receive(deadline);
             let Some(message) = self.fuse.watch(received)? else { return Ok(None) };
+            let now = self.born.elapsed();
+            if let (Message::Pong, Some(pulse)) = (&message, &mut self.pulse) {
+                pulse.answered(now);
+                let patience = pulse.patience();
+                self.link.expects_bytes_within(patience);
+                continue;
+            }
             let Message::Completed(session, answer) = message else {
                 return Ok(Some(Heard::Control(message)));
             };
             let polled = self.take(session, answer);
+            if let Some(pulse) = &mut self.pulse {
+                pulse.heard(self.born.elapsed());
+            }
             if let Some(polled) = self.fuse.watch(polled)? {
                 return Ok(Some(Heard::Job(polled)));
             }
@@ -214,8 +241,33 @@ impl<L: Link> Remote<L> {
         self.fuse.watch(Err(CsdError::Malformed { what: "a message out of turn" }))
     }
 
+    /// Asks a device that has been silent whether it is there.
+    fn feel(&mut self) -> Result<(), CsdError> {
+        let (now, n_jobs) = (self.born.elapsed(), self.credits.n_outstanding());
+        let asks = self.pulse.as_mut().is_some_and(|pulse| pulse.asks(now, n_jobs));
+        if asks {
+            self.send(&Message::Ping.encode(), self.deadline())?;
+        }
+        Ok(())
+    }
+
+    /// Fails where the device is gone; nothing that had come by then is left.
+    fn is_there(&mut self, then: Duration) -> Result<(), CsdError> {
+        let Some(pulse) = &self.pulse else { return Ok(()) };
+        if !pulse.is_gone(then) {
+            return Ok(());
+        }
+        let what = format!("it has said nothing for {:.1?}", pulse.patience());
+        let source = io::Error::new(io::ErrorKind::TimedOut, what);
+        let doing = "ask whether it is there";
+        self.fuse.watch(Err(CsdError::LinkLost { doing, source }))
+    }
+
     fn poll_until(&mut self, deadline: Instant) -> Result<Polled, CsdError> {
         self.enter()?;
+        self.feel()?;
+        // This host may have been suspended: what has come meanwhile is taken first.
+        let then = self.born.elapsed();
         if let Some(polled) = self.early.pop_front() {
             return Ok(polled);
         }
@@ -228,6 +280,7 @@ impl<L: Link> Remote<L> {
                 Heard::Control(_) => self.n_stale_answers -= 1,
             }
         }
+        self.is_there(then)?;
         Ok(Polled::Nothing)
     }
 
@@ -285,11 +338,18 @@ impl<L: Link> Transport for Remote<L> {
             self.fuse.watch(greeted)?;
             self.is_greeted = true;
         }
+        let began = self.born.elapsed();
         let answer = self.ask(&Message::Hello.encode(), "hello", deadline)?;
         let Message::Welcome(capabilities) = answer else {
             return refusal(answer).map_or_else(|| self.out_of_turn(), Err);
         };
         self.credits.allow(&capabilities)?;
+        if capabilities.has_pulse() && self.link.may_fall_silent() {
+            let now = self.born.elapsed();
+            let pulse = Pulse::new(now, now.saturating_sub(began));
+            self.link.expects_bytes_within(pulse.patience());
+            self.pulse = Some(pulse);
+        }
         self.capabilities = Some(capabilities.clone());
         Ok(capabilities)
     }
@@ -299,11 +359,13 @@ impl<L: Link> Transport for Remote<L> {
         self.credits.begin(session)?;
         self.early.clear();
         self.session = None;
-        // A device that does not know jobs would find the session malformed.
-        let is_told = self.shares_jobs() || session.job.is_none();
-        let question = match is_told {
+        // A device that does not know jobs, or runs, would find the session malformed.
+        let knows_runs = self.capabilities.as_ref().is_some_and(Capabilities::knows_runs);
+        let job = session.job.clone().filter(|_| self.shares_jobs());
+        let run = session.run.clone().filter(|_| knows_runs);
+        let question = match job == session.job && run == session.run {
             true => wire::encode_session(session),
-            false => wire::encode_session(&Session { job: None, ..session.clone() }),
+            false => wire::encode_session(&Session { job, run, ..session.clone() }),
         };
         let answer = self.ask(&question, "open", deadline)?;
         if let Message::Refused { reason } = answer {

@@ -6,7 +6,7 @@
 //! nonces. `listen.rs` is the other side.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,8 @@ pub struct StreamLink {
     address: String,
     /// The name that the device's certificate is for.
     host: String,
+    /// How long a payload may stay away.
+    patience: Option<Duration>,
 }
 
 impl Stream {
@@ -96,7 +98,8 @@ impl Stream {
             _ => String::new(),
         };
         let (channel, inbox) = (socket.into(), Inbox::default());
-        let link = StreamLink { channel, inbox, security, address: name, host };
+        let patience = None;
+        let link = StreamLink { channel, inbox, security, address: name, host, patience };
         Ok(Self::over(link, timeout))
     }
 }
@@ -176,6 +179,14 @@ impl Link for StreamLink {
         }
         Ok(())
     }
+
+    fn may_fall_silent(&self) -> bool {
+        self.channel.socket.local_ip().is_some()
+    }
+
+    fn expects_bytes_within(&mut self, patience: Duration) {
+        self.patience = Some(patience);
+    }
 }
 
 impl StreamLink {
@@ -226,12 +237,28 @@ impl StreamLink {
     /// Fills `dst` from the socket; a payload that stays away is a lost link, for nothing
     /// can follow it.
     fn fill(&mut self, dst: &mut [u8], deadline: Instant) -> Result<(), CsdError> {
-        let n_read =
-            self.channel.fill(dst, deadline).map_err(CsdError::lost("read a result"))?;
-        if n_read < dst.len() {
-            return Err(CsdError::lost("read a result")(io::ErrorKind::TimedOut.into()));
+        let mut n_read = 0;
+        while n_read < dst.len() {
+            let soon = self.patience.map(|patience| Instant::now() + patience);
+            let until = soon.map_or(deadline, |soon| soon.min(deadline));
+            // From a device that must not fall silent every byte counts.
+            let next = match self.patience {
+                Some(_) => self.channel.fill_some(&mut dst[n_read..], until),
+                None => self.channel.fill(&mut dst[n_read..], until),
+            };
+            let n_more = next.map_err(CsdError::lost("read a result"))?;
+            if n_more == 0 || Instant::now() >= deadline && n_read + n_more < dst.len() {
+                let timed_out = io::ErrorKind::TimedOut.into();
+                return Err(CsdError::lost("read a result")(timed_out));
+            }
+            n_read += n_more;
         }
         Ok(())
+    }
+
+    /// The address of this side, where it has one.
+    pub(crate) fn local_ip(&self) -> Option<IpAddr> {
+        self.channel.socket.local_ip()
     }
 }
 

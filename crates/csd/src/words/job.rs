@@ -39,11 +39,33 @@ pub struct Capabilities {
 /// The feature of a device that is told which job a session is of, and when batches are needed.
 pub const SHARES_JOBS: &str = "jobs";
 
+/// The feature of a device that is told which run a session is of, for people who look for it there.
+pub const KNOWS_RUNS: &str = "runs";
+
+/// The feature of a device that answers `Ping` at once, whatever it is making.
+pub const HAS_PULSE: &str = "pulse";
+
 impl Capabilities {
     /// Whether the device may be told of jobs and of needs.
     #[must_use]
     pub fn shares_jobs(&self) -> bool {
-        self.features.iter().any(|feature| feature == SHARES_JOBS)
+        self.has(SHARES_JOBS)
+    }
+
+    /// Whether the device may be told which run a session is of.
+    #[must_use]
+    pub fn knows_runs(&self) -> bool {
+        self.has(KNOWS_RUNS)
+    }
+
+    /// Whether the device may be asked if it is there.
+    #[must_use]
+    pub fn has_pulse(&self) -> bool {
+        self.has(HAS_PULSE)
+    }
+
+    fn has(&self, wanted: &str) -> bool {
+        self.features.iter().any(|feature| feature == wanted)
     }
 }
 
@@ -190,6 +212,63 @@ pub struct Session {
     /// The job that the session is of; `None`: one of its own. Only devices that
     /// [`Capabilities::shares_jobs`] are told.
     pub job: Option<JobTerms>,
+    /// The run that the session is of, for logs and metrics. Only devices that
+    /// [`Capabilities::knows_runs`] are told.
+    pub run: Option<RunId>,
+}
+
+/// What a run is called wherever it leaves traces: 1 to 64 ASCII letters, digits, dots, dashes, underscores or
+/// colons. It decides nothing.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RunId(String);
+
+/// Most bytes of a run's name.
+pub const MAX_RUN_BYTES: usize = 64;
+
+/// What a session is of, as its host calls it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Whose {
+    /// The run.
+    pub run: Option<RunId>,
+    /// The job.
+    pub job: Option<String>,
+}
+
+impl RunId {
+    /// The name that comes nearest to what a launcher calls its job; `None` of an empty one.
+    #[must_use]
+    pub fn like(name: &str) -> Option<Self> {
+        let plain = |c: char| if Self::may_have(c) { c } else { '_' };
+        let like: String = name.chars().take(MAX_RUN_BYTES).map(plain).collect();
+        (!like.is_empty()).then_some(Self(like))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn may_have(c: char) -> bool {
+        c.is_ascii_alphanumeric() || "._-:".contains(c)
+    }
+}
+
+impl TryFrom<String> for RunId {
+    type Error = &'static str;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        let is_one =
+            (1..=MAX_RUN_BYTES).contains(&name.len()) && name.chars().all(Self::may_have);
+        if is_one { Ok(Self(name)) } else { Err("a run's name") }
+    }
+}
+
+impl From<RunId> for String {
+    fn from(run: RunId) -> Self {
+        run.0
+    }
 }
 
 /// How a job ended.
@@ -281,6 +360,15 @@ pub const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_is_called_like_the_launchers_job() {
+        let like = |name: &str| RunId::like(name).map(String::from);
+        assert_eq!(like("4711").as_deref(), Some("4711"));
+        assert_eq!(like("a \"b\"\né").as_deref(), Some("a__b___"));
+        assert_eq!(like(""), None);
+        assert_eq!(like(&"é".repeat(100)), Some("_".repeat(64)));
+    }
 
     #[test]
     fn terms_out_of_bounds_are_named_with_their_bounds() {

@@ -6,6 +6,7 @@
 //! pool://MEMBER[,MEMBER]...             these members
 //! pool+file:///PATH                     a file with one MEMBER in each line
 //! pool+dns://HOST:PORT                  all addresses of a name, at this port
+//! pool+registry://AGENT[,AGENT]...      agents that announce themselves to these
 //! ```
 //!
 //! each followed by options, if any: `?via=SCHEME&max=N`. A *MEMBER* is an address, or `HOST:PORT`, which is
@@ -21,11 +22,14 @@ use crate::CsdError;
 use crate::words::address::Address;
 
 /// What is said where a text begins like a pool and is none.
-const EXPECTED: &str = "expected pool://HOST:PORT[,HOST:PORT], pool+file:///PATH or pool+dns://HOST:PORT, \
-                        with ?via=SCHEME&max=N behind it if wanted";
+const EXPECTED: &str = "expected pool://HOST:PORT[,HOST:PORT], pool+file:///PATH, pool+dns://HOST:PORT or \
+                        pool+registry://HOST:PORT[,HOST:PORT], with ?via=SCHEME&max=N behind it if wanted";
 
 /// Members of a pool at most; a list that names more is wrong.
 pub const MOST_MEMBERS: usize = 65_536;
+
+/// Registries of a pool at most: each host asks them all, and each agent tells them all.
+pub const MOST_REGISTRIES: usize = 16;
 
 /// Members that one host has attached at most where nobody says how many.
 pub const DEFAULT_MOST_ATTACHED: u32 = 64;
@@ -63,6 +67,8 @@ pub enum PoolSource {
         /// The port of every member.
         port: u16,
     },
+    /// By these agents, to which members announce themselves.
+    Registries(Vec<Address>),
 }
 
 /// How a member is reached whose address says only host and port.
@@ -194,6 +200,9 @@ impl FromStr for Pool {
                     .ok_or_else(|| wrong("expected pool+dns://HOST:PORT".to_owned()))?;
                 PoolSource::Dns { host: host.to_owned(), port }
             }
+            "pool+registry" => {
+                PoolSource::Registries(registries(list, via).map_err(wrong)?)
+            }
             _ => return Err(wrong(EXPECTED.to_owned())),
         };
         let max = max.unwrap_or(DEFAULT_MOST_ATTACHED);
@@ -219,6 +228,18 @@ fn listed(list: &str, via: Via) -> Result<Vec<Address>, String> {
         all.add(via.member(member).map_err(|e| e.to_string())?)?;
     }
     Ok(all.in_order)
+}
+
+/// The agents of a text that names those that list the members.
+fn registries(list: &str, via: Via) -> Result<Vec<Address>, String> {
+    let all = listed(list, via)?;
+    if all.len() > MOST_REGISTRIES {
+        return Err(format!("a pool has at most {MOST_REGISTRIES} registries"));
+    }
+    match all.iter().any(|it| matches!(it, Address::Spool(_))) {
+        true => Err("a registry has a socket, and spool:// is a directory".to_owned()),
+        false => Ok(all),
+    }
 }
 
 /// How bare members are reached, and how many are attached at most.
@@ -273,7 +294,10 @@ mod tests {
         let dns = PoolSource::Dns { host: "agents.svc".to_owned(), port: 7070 };
         assert_eq!(pool("pool+dns://agents.svc:7070").source, dns);
         let secure = addresses(&["tls://r:1", "tls://[::1]:2"]);
-        assert_eq!(pool("pool://r:1,[::1]:2?via=tls").source, PoolSource::Listed(secure));
+        let listed = PoolSource::Listed(secure.clone());
+        assert_eq!(pool("pool://r:1,[::1]:2?via=tls").source, listed);
+        let text = "pool+registry://r:1,tls://[::1]:2?via=tls";
+        assert_eq!(pool(text).source, PoolSource::Registries(secure));
         assert_eq!(pool("pool://a:1").max, DEFAULT_MOST_ATTACHED);
     }
 
@@ -289,6 +313,8 @@ mod tests {
             ("pool+file:///", "an absolute path"),
             ("pool+dns://agents", "expected pool+dns://HOST:PORT"),
             ("pool+dns://tls://a:1", "expected pool+dns://HOST:PORT"),
+            ("pool+registry://", "the list is empty"),
+            ("pool+registry://spool:///dir", "spool:// is a directory"),
             ("pool+etcd://a:1", "expected pool://HOST:PORT"),
             ("pool://a:1?via=ssh", "tcp, tcp+noise and tls"),
             ("pool://a:1?max=0", "from 1 to 1024"),
@@ -313,6 +339,17 @@ mod tests {
         assert!(error.starts_with("line 2: ") && error.contains("HOST:PORT"), "{error}");
         let long = format!("a:1\n{}:1\n", "x".repeat(2000));
         assert!(read.members(&long).unwrap_err().contains("at most 1024 bytes"));
+    }
+
+    #[test]
+    fn a_pool_has_few_registries() {
+        let text = |n: usize| {
+            let all: Vec<_> = (1..=n).map(|port| format!("a:{port}")).collect();
+            format!("pool+registry://{}", all.join(","))
+        };
+        pool(&text(MOST_REGISTRIES));
+        let error = text(MOST_REGISTRIES + 1).parse::<Pool>().unwrap_err().to_string();
+        assert!(error.contains("at most 16 registries"), "{error}");
     }
 
     #[test]

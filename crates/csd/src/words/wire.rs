@@ -15,14 +15,14 @@
 //! | 32 | 8 | length of the payload in bytes (`Done`, else 0) |
 //! | 40 | 8 | XXH3-64 of the body |
 //! | 48 | 8 | XXH3-64 of the payload (`Done`), seed of the digests (`Attest`), else 0 |
-//! | 56 | 8 | device time in ns (`Done`, `Failed`); epoch and batch, 4 bytes each (`Job`); time to the next attempt in ns (`Busy`); else 0 |
+//! | 56 | 8 | device time in ns (`Done`, `Failed`); epoch and batch, 4 bytes each (`Job`); time to the next attempt in ns (`Busy`); lease in ns (`Announce`); age of the list in ns (`Members`); else 0 |
 //! | 64 | 8 | lateness in ns (`Done`, `Failed`); time in ns until the batch is needed (`Job`); else 0 |
 //! | 72 | 4 | number of samples (`Job`), of bad rows (`Done`), else 0 |
 //! | 76 | 4 | low half of the XXH3-64 of bytes 0 to 75 |
 //!
 //! The body is: 8 bytes per sample id (`Job`, `Attest`), 4 bytes per bad row and then per damaged one,
 //! both ascending (`Done`), 24 bytes per record (`Attested`: its length in 8 bytes, all ones where it cannot be read, and its
-//! seeded XXH3-128), UTF-8 (`Failed`, `Refused`, `Busy`), JSON (`Welcome`, `Stats`), length of the
+//! seeded XXH3-128), UTF-8 (`Failed`, `Refused`, `Busy`, `Announce`, `Members`), JSON (`Welcome`, `Stats`), length of the
 //! JSON in 4 bytes, JSON, manifest (`Open`), nonce and proof (`Greet`, `Challenge`, `Prove`).
 //!
 //! Over a plain connection the first messages are `Greet`, `Challenge` and `Prove`. Over one that Noise or TLS
@@ -46,14 +46,15 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::CsdError;
 use crate::words::job::{
     Answer, Busy, Capabilities, DeviceStats, Ending, Inquiry, JobTerms, RecordDigest,
-    Session, SessionId,
+    RunId, Session, SessionId,
 };
 use crate::words::key::{Nonce, Proof};
+use crate::words::member::{Announcement, MemberList};
 use header::{DIGEST_BYTES, Kind, array};
 
 pub use header::{
     HEADER_BYTES, Header, MAX_INQUIRY_RECORDS, MAX_JOB_SAMPLES, MAX_JSON_BYTES,
-    MAX_REASON_BYTES, MAX_SESSION_BYTES,
+    MAX_LIST_BYTES, MAX_REASON_BYTES, MAX_SESSION_BYTES,
 };
 
 /// The length that says of a record that it cannot be read.
@@ -108,6 +109,18 @@ pub enum Message {
     AskStats,
     /// Device: this.
     Stats(DeviceStats),
+    /// Host: are you there?
+    Ping,
+    /// Device: yes.
+    Pong,
+    /// An agent to a registry: I am a member of the pool.
+    Announce(Announcement),
+    /// Registry: listed.
+    Announced,
+    /// Host to a registry: who are the members?
+    AskMembers,
+    /// Registry: these.
+    Members(MemberList),
 }
 
 /// The answer that `header` is the header of.
@@ -133,6 +146,8 @@ struct SessionJson {
     max_batch: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     job: Option<JobTerms>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<RunId>,
 }
 
 impl Message {
@@ -166,6 +181,16 @@ impl Message {
             Self::Attested(session, records) => encode_digests(*session, records),
             Self::AskStats => plain(Kind::AskStats, &[]),
             Self::Stats(stats) => plain(Kind::Stats, &json(stats)),
+            Self::Ping => plain(Kind::Ping, &[]),
+            Self::Pong => plain(Kind::Pong, &[]),
+            Self::Announce(Announcement { address, lease }) => {
+                timed(Kind::Announce, *lease, address.as_bytes())
+            }
+            Self::Announced => plain(Kind::Announced, &[]),
+            Self::AskMembers => plain(Kind::AskMembers, &[]),
+            Self::Members(MemberList { age, text }) => {
+                timed(Kind::Members, *age, text.as_bytes())
+            }
         }
     }
 
@@ -208,6 +233,18 @@ impl Message {
             Kind::Attested => Self::Attested(header.session(), decode_digests(body)?),
             Kind::AskStats => Self::AskStats,
             Kind::Stats => Self::Stats(from_json(body)?),
+            Kind::Ping => Self::Ping,
+            Kind::Pong => Self::Pong,
+            Kind::Announce => {
+                let lease = Duration::from_nanos(header.time_ns);
+                Self::Announce(Announcement { address: text(body)?, lease })
+            }
+            Kind::Announced => Self::Announced,
+            Kind::AskMembers => Self::AskMembers,
+            Kind::Members => {
+                let age = Duration::from_nanos(header.time_ns);
+                Self::Members(MemberList { age, text: text(body)? })
+            }
         })
     }
 }
@@ -229,6 +266,7 @@ pub fn encode_session(session: &Session) -> Vec<u8> {
         sample_bytes: session.sample_bytes,
         max_batch: session.max_batch,
         job: session.job.clone(),
+        run: session.run.clone(),
     });
     let json_bytes = count(json.len()).to_le_bytes();
     plain(Kind::Open, &[&json_bytes, json.as_slice(), &session.manifest].concat())
@@ -263,6 +301,7 @@ fn decode_session(body: &[u8]) -> Result<Session, CsdError> {
         max_batch: json.max_batch,
         manifest: manifest.to_vec(),
         job,
+        run: json.run,
     })
 }
 
@@ -305,9 +344,13 @@ fn decode_ids(body: &[u8]) -> Result<Vec<SampleId>, CsdError> {
 }
 
 fn encode_busy(busy: &Busy) -> Vec<u8> {
-    let time_ns = u64::try_from(busy.retry.as_nanos()).unwrap_or(u64::MAX);
-    let header = Header { time_ns, ..Header::of(Kind::Busy) };
-    message(header, cut(&busy.reason).as_bytes())
+    timed(Kind::Busy, busy.retry, cut(&busy.reason).as_bytes())
+}
+
+/// A message whose header says a time besides its kind.
+fn timed(kind: Kind, time: Duration, body: &[u8]) -> Vec<u8> {
+    let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    message(Header { time_ns, ..Header::of(kind) }, body)
 }
 
 fn encode_inquiry(session: SessionId, inquiry: &Inquiry) -> Vec<u8> {
@@ -431,7 +474,7 @@ fn cut(reason: &str) -> &str {
 
 fn text(body: &[u8]) -> Result<String, CsdError> {
     let text = str::from_utf8(body)
-        .map_err(|_| CsdError::Malformed { what: "a reason that is not UTF-8" })?;
+        .map_err(|_| CsdError::Malformed { what: "a text that is not UTF-8" })?;
     Ok(text.to_owned())
 }
 

@@ -12,7 +12,8 @@ class Pool:
         pool = bothends.Pool(file="/srv/agents")
         loader = bothends.Loader("/data/train", csds=pool, key_file="shared.key")
 
-    A source says which members there are: give exactly one of `members`, `file` and `dns`. The loader
+    A source says which members there are: give exactly one of `members`, `file`, `dns` and
+    `registry`. The loader
     attaches members that appear and lets those go that vanish, also in the middle of an epoch. The
     stream is the same whoever takes part.
 
@@ -22,7 +23,9 @@ class Pool:
             as a whole (`os.replace`).
         dns: "HOST:PORT"; all addresses of the name are members, at this port. It is looked up again
             every two seconds.
-        via: how a member without a scheme is reached: "tcp", "tcp+noise" or "tls".
+        registry: agents to which members announce themselves (`bothends-agent --announce`), as `members`.
+            They are asked every second.
+        via: how a member without a scheme, or a registry, is reached: "tcp", "tcp+noise" or "tls".
         max: members that this loader attaches at most (64 if not given).
     """
 
@@ -32,16 +35,20 @@ class Pool:
         *,
         file: str | os.PathLike[str] | None = None,
         dns: str | None = None,
+        registry: Sequence[str] | None = None,
         via: str = "tcp",
         max: int | None = None,
     ) -> None:
-        given = [source for source in (members, file, dns) if source is not None]
+        given = [source for source in (members, file, dns, registry) if source is not None]
         if len(given) != 1:
-            raise OptionsError("a pool has one source; give members, file or dns")
+            raise OptionsError("a pool has one source; give members, file, dns or registry")
+        for name, listed in (("members", members), ("registry", registry)):
+            if isinstance(listed, str):
+                raise OptionsError(f"`{name}` is a text; give a list of addresses")
         if members is not None:
-            if isinstance(members, str):
-                raise OptionsError("`members` is a text; give a list of addresses")
             self._text = "pool://" + ",".join(members)
+        elif registry is not None:
+            self._text = "pool+registry://" + ",".join(registry)
         elif file is not None:
             path = os.path.abspath(os.fspath(file))
             if "?" in path:

@@ -26,6 +26,7 @@ use crate::devices::thread::{ProducerLoop, threaded};
 use crate::devices::trust::Reads;
 use crate::error::RuntimeError;
 use crate::read::source::Source;
+use crate::run::id::run_id;
 use crate::runtime::engine::spawn;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
@@ -215,6 +216,7 @@ pub(crate) fn session(
         max_batch: batch_size,
         manifest: source.manifest(),
         job,
+        run: Some(run_id().clone()),
     }
 }
 

@@ -237,6 +237,13 @@ impl Roster {
         elsewhere
     }
 
+    /// The members that have a place now.
+    pub(crate) fn present(&self) -> Vec<Address> {
+        let state = self.state();
+        let ids = state.places.iter().filter_map(|place| place.now);
+        ids.filter_map(|id| Some(state.known.get(&id)?.address.clone())).collect()
+    }
+
     /// A place whose member is to be let go, and the member.
     pub(crate) fn next_to_leave(&self) -> Option<(usize, String)> {
         let mut state = self.state();

@@ -2,7 +2,9 @@
 //!
 //! A source that cannot be read, or says something that makes no sense, changes nothing: the last list
 //! stays, and a note says so once. What blocks beyond our control (a resolver) is asked on a thread of its
-//! own, one at a time. Which members are then attached is `devices/roster.rs`'s.
+//! own, one at a time; registries, too (`sources/registries.rs`). Which members are then attached is `devices/roster.rs`'s.
+
+mod registries;
 
 use std::fs::{self, Metadata};
 use std::io::Read;
@@ -12,6 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bothends_csd::address::Address;
+use bothends_csd::connect::ConnectOptions;
 use bothends_csd::pool::{Pool, PoolSource};
 use bothends_io::open_regular;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -21,6 +24,7 @@ use crate::collect::collector::Command;
 use crate::devices::roster::Roster;
 use crate::runtime::engine::spawn;
 use crate::threads::shutdown::{PATIENCE, Stop};
+use registries::Registries;
 
 /// How often a file is looked at, and a resolver asked.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -36,6 +40,8 @@ const MOST_BYTES: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct SourceLoop {
     pub(crate) roster: Roster,
+    /// How registries are reached.
+    pub(crate) options: ConnectOptions,
     /// The collector's line of the pool's first place.
     pub(crate) first_line: usize,
     pub(crate) commands: Sender<Command>,
@@ -58,6 +64,9 @@ impl SourceLoop {
             PoolSource::Listed(members) => Box::new(Listed(Some(members.clone()))),
             PoolSource::File(path) => Box::new(File::new(&pool, path)),
             PoolSource::Dns { host, port } => Box::new(Dns::new(&pool, host, *port)),
+            PoolSource::Registries(all) => {
+                Box::new(Registries::new(&self.roster, all, &self.options))
+            }
         };
         let mut failure = None;
         while !self.stop.is_set() {

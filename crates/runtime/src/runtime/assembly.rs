@@ -291,6 +291,7 @@ impl Runtime {
         let Some(seat) = seat else { return Ok(()) };
         let source = SourceLoop {
             roster: seat.roster.clone(),
+            options: seat.options.clone(),
             first_line: place(Prong::Back(device_idx(number))),
             commands: commands.clone(),
             bell: shared.bell.clone(),

@@ -335,7 +335,9 @@ pub(crate) fn n_places(pool: &Pool) -> u32 {
         PoolSource::Listed(members) => {
             pool.max.min(u32::try_from(members.len()).unwrap_or(u32::MAX))
         }
-        PoolSource::File(_) | PoolSource::Dns { .. } => pool.max,
+        PoolSource::File(_) | PoolSource::Dns { .. } | PoolSource::Registries(_) => {
+            pool.max
+        }
     }
 }
 

@@ -15,8 +15,12 @@ pub const MAX_JOB_SAMPLES: u32 = 1 << 16;
 pub const MAX_INQUIRY_RECORDS: u32 = 1 << 10;
 /// Most bytes of a reason.
 pub const MAX_REASON_BYTES: u32 = 4096;
+/// Most bytes of an address that is announced.
+pub(super) const MAX_ADDRESS_BYTES: u32 = 1024;
 /// Most bytes of a JSON body.
 pub const MAX_JSON_BYTES: u32 = 1 << 20;
+/// Most bytes of a list of members.
+pub const MAX_LIST_BYTES: u32 = 4 << 20;
 /// Most bytes of a session with its manifest.
 pub const MAX_SESSION_BYTES: u32 = 1 << 30;
 
@@ -46,10 +50,16 @@ pub(super) enum Kind {
     Busy = 15,
     Attest = 16,
     Attested = 17,
+    Ping = 18,
+    Pong = 19,
+    Announce = 20,
+    Announced = 21,
+    AskMembers = 22,
+    Members = 23,
 }
 
 impl Kind {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 23] = [
         Self::Greet,
         Self::Challenge,
         Self::Prove,
@@ -67,6 +77,12 @@ impl Kind {
         Self::Busy,
         Self::Attest,
         Self::Attested,
+        Self::Ping,
+        Self::Pong,
+        Self::Announce,
+        Self::Announced,
+        Self::AskMembers,
+        Self::Members,
     ];
 
     fn from_byte(byte: u8) -> Option<Self> {
@@ -89,11 +105,20 @@ impl Kind {
 
     fn max_body_bytes(self) -> u32 {
         match self {
-            Self::Hello | Self::Opened | Self::Revoke | Self::AskStats => 0,
+            Self::Hello
+            | Self::Opened
+            | Self::Revoke
+            | Self::AskStats
+            | Self::Ping
+            | Self::Pong
+            | Self::Announced
+            | Self::AskMembers => 0,
             Self::Greet | Self::Prove => 32,
             Self::Challenge => 64,
             Self::Refused | Self::Failed | Self::Busy => MAX_REASON_BYTES,
             Self::Welcome | Self::Stats => MAX_JSON_BYTES,
+            Self::Announce => MAX_ADDRESS_BYTES,
+            Self::Members => MAX_LIST_BYTES,
             Self::Open => MAX_SESSION_BYTES,
             Self::Job => 8 * MAX_JOB_SAMPLES,
             Self::Done => 4 * MAX_JOB_SAMPLES,

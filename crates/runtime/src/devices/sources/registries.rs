@@ -1,0 +1,237 @@
+//! Members that have announced themselves to registries: each is asked every second, on a thread of its own.
+//!
+//! The list is that of all registries that have answered lately. A registry that has just started does not know
+//! all members yet, so it adds to the list and takes nothing from it. One that is gone, or cut off from the
+//! members, takes nothing either: members that this host has stay in the list until their connections are lost.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bothends_core::one_line;
+use bothends_csd::address::Address;
+use bothends_csd::connect::ConnectOptions;
+use bothends_csd::member::{LONGEST_LEASE, MemberList};
+use bothends_csd::pool::Pool;
+use bothends_csd::registry;
+use crossbeam::channel::{Receiver, TryRecvError, bounded};
+
+use super::Asks;
+use crate::devices::roster::Roster;
+use crate::runtime::engine::spawn;
+use crate::threads::shutdown::Stop;
+
+/// How often a registry is asked, and how long it may take to answer.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+const ANSWER_TIME: Duration = Duration::from_secs(3);
+
+/// What a registry has said counts for so long.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// The registries of a pool.
+pub(super) struct Registries {
+    each: Vec<Asked>,
+    roster: Roster,
+    /// What was listed last.
+    listed: Vec<Address>,
+    has_listed: bool,
+}
+
+/// What has come of asking one.
+struct Asked {
+    address: Address,
+    pool: Pool,
+    options: ConnectOptions,
+    asked: Option<Instant>,
+    answer: Option<Receiver<Result<Heard, String>>>,
+    last: Option<(Instant, Heard)>,
+    failure: Option<String>,
+}
+
+/// What one has said.
+#[derive(Debug, Clone)]
+struct Heard {
+    members: Vec<Address>,
+    /// It may not know all members yet.
+    is_young: bool,
+}
+
+impl Heard {
+    fn of(list: &MemberList, pool: &Pool) -> Result<Self, String> {
+        let is_young = list.age < LONGEST_LEASE;
+        pool.members(&list.text).map(|members| Self { members, is_young })
+    }
+}
+
+impl Registries {
+    pub(super) fn new(
+        roster: &Roster,
+        registries: &[Address],
+        options: &ConnectOptions,
+    ) -> Self {
+        let options = ConnectOptions { timeout: ANSWER_TIME, ..options.clone() };
+        let of = |address: &Address| Asked {
+            address: address.clone(),
+            pool: roster.pool().clone(),
+            options: options.clone(),
+            asked: None,
+            answer: None,
+            last: None,
+            failure: None,
+        };
+        let each = registries.iter().map(of).collect();
+        let (roster, listed, has_listed) = (roster.clone(), Vec::new(), false);
+        Self { each, roster, listed, has_listed }
+    }
+}
+
+impl Asks for Registries {
+    fn news(&mut self) -> Result<Option<Vec<Address>>, String> {
+        let mut has_answered = false;
+        for asked in &mut self.each {
+            has_answered |= asked.look()?;
+        }
+        if has_answered {
+            let now = Instant::now();
+            let fresh = self.each.iter().filter_map(|asked| asked.fresh(now));
+            let list = merged(&self.listed, &self.roster.present(), fresh);
+            if !self.has_listed || list != self.listed {
+                self.listed.clone_from(&list);
+                self.has_listed = true;
+                return Ok(Some(list));
+            }
+        }
+        let failures = || self.each.iter().map(|asked| asked.failure.as_deref());
+        match failures().all(|why| why.is_some()) {
+            true => Err(failures().flatten().collect::<Vec<_>>().join("; ")),
+            false => Ok(None),
+        }
+    }
+}
+
+/// The members, in the order of their addresses: what those say that have answered lately, and what must
+/// not be taken away.
+fn merged<'a>(
+    before: &[Address],
+    present: &[Address],
+    fresh: impl Iterator<Item = &'a Heard>,
+) -> Vec<Address> {
+    let mut all = BTreeMap::new();
+    let mut is_known = false;
+    for heard in fresh {
+        is_known |= !heard.is_young;
+        all.extend(heard.members.iter().map(|it| (it.to_string(), it.clone())));
+    }
+    let stays = if is_known { present } else { before };
+    for address in present.iter().chain(stays) {
+        all.entry(address.to_string()).or_insert_with(|| address.clone());
+    }
+    all.into_values().collect()
+}
+
+impl Asked {
+    /// Asks where it is time to; whether there is an answer.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    fn look(&mut self) -> Result<bool, String> {
+        let Some(answer) = &self.answer else {
+            if self.asked.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
+                self.ask()?;
+            }
+            return Ok(false);
+        };
+        let answer = match answer.try_recv() {
+            Ok(answer) => answer,
+            Err(TryRecvError::Empty) => return Ok(false),
+            Err(TryRecvError::Disconnected) => {
+                Err("the thread that asks a registry has died".to_owned())
+            }
+        };
+        self.answer = None;
+        match answer {
+            Ok(heard) => {
+                self.last = Some((Instant::now(), heard));
+                self.failure = None;
+                Ok(true)
+            }
+            Err(why) => {
+                self.failure = Some(why);
+                Ok(false)
+            }
+        }
+    }
+
+    fn ask(&mut self) -> Result<(), String> {
+        let (tell, told) = bounded(1);
+        let Self { address, pool, options, .. } = self;
+        let (address, pool, options) = (address.clone(), pool.clone(), options.clone());
+        let body = move || {
+            let list = registry::members(&address, &options);
+            let list = list.map_err(|e| one_line(&e));
+            let heard = list.and_then(|list| Heard::of(&list, &pool));
+            // Nobody need wait for it any more.
+            let _ = tell.send(heard.map_err(|why| format!("registry {address}: {why}")));
+        };
+        spawn(&Stop::default(), "registry", body).map_err(|e| e.to_string())?;
+        (self.asked, self.answer) = (Some(Instant::now()), Some(told));
+        Ok(())
+    }
+
+    fn fresh(&self, now: Instant) -> Option<&Heard> {
+        let (at, heard) = self.last.as_ref()?;
+        (now.saturating_duration_since(*at) < FRESH).then_some(heard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(hosts: &str) -> Vec<Address> {
+        let of = |host: &str| format!("tcp://{host}:1").parse().unwrap();
+        hosts.split_whitespace().map(of).collect()
+    }
+
+    fn heard(hosts: &str, is_young: bool) -> Heard {
+        Heard { members: addresses(hosts), is_young }
+    }
+
+    fn list(before: &str, present: &str, fresh: &[Heard]) -> Vec<Address> {
+        merged(&addresses(before), &addresses(present), fresh.iter())
+    }
+
+    #[test]
+    fn the_list_is_that_of_all_registries_that_answer() {
+        let both = [heard("a b", false), heard("b c", false)];
+        assert_eq!(list("d", "", &both), addresses("a b c"));
+        assert_eq!(list("", "", &[heard("", false)]), []);
+    }
+
+    #[test]
+    fn no_registry_and_a_new_one_take_nothing_away() {
+        assert_eq!(list("a b", "a", &[]), addresses("a b"));
+        assert_eq!(list("a b", "", &[heard("c", true)]), addresses("a b c"));
+        assert_eq!(
+            list("a b", "", &[heard("c", true), heard("a", false)]),
+            addresses("a c")
+        );
+    }
+
+    #[test]
+    fn a_member_that_serves_stays_whatever_a_registry_has_lost() {
+        assert_eq!(list("a b", "b", &[heard("c", false)]), addresses("b c"));
+    }
+
+    #[test]
+    fn a_list_that_makes_no_sense_is_refused_with_its_line() {
+        let pool: Pool = "pool+registry://r:1".parse().unwrap();
+        let list = |text: &str, age| {
+            Heard::of(&MemberList { age, text: text.to_owned() }, &pool)
+        };
+        let old = list("tcp://a:1\ntls://b:2", LONGEST_LEASE).unwrap();
+        assert!(!old.is_young && old.members.len() == 2);
+        assert!(list("", Duration::ZERO).unwrap().is_young);
+        let why = list("tcp://a:1\nhttp://b", LONGEST_LEASE).unwrap_err();
+        assert!(why.contains("line 2") && why.lines().count() == 1, "{why}");
+    }
+}
