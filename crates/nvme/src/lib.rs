@@ -7,6 +7,7 @@
 //!
 //! Read `layout.rs` first: it has every offset, with its clause and how well it is known. Then
 //! `entry.rs` (queue entries), `commands.rs`, `identify.rs` and `logs.rs` (what is read), and `pdu.rs`.
+//! `preprocess.rs` has what our own program and its host say to each other in a device's memory.
 
 pub mod commands;
 mod entry;
@@ -15,6 +16,7 @@ pub mod identify;
 pub mod layout;
 pub mod logs;
 pub mod pdu;
+pub mod preprocess;
 mod status;
 
 pub use entry::{Cqe, Data, Direction, Sqe};
