@@ -1,10 +1,11 @@
 //! The host's side: from an address to a transport (`connect`), and what all transports have in common:
 //! credits, the fuse, and `remote` for those over a wire. `loopback` is the reference, `stream` uses
-//! sockets, and the spool has both its sides in `spool.rs`.
+//! sockets, `nvme` drives a device that has no agent, and the spool has both its sides in `spool.rs`.
 
 pub mod connect;
 pub(crate) mod credits;
 pub(crate) mod fuse;
 pub mod loopback;
+pub(crate) mod nvme;
 pub mod remote;
 pub mod stream;

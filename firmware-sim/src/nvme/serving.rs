@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use bothends_csd::address::NVME_SUBSYSTEM as NAME;
 
 use super::batch::Batches;
 use super::checksum::Checksum;
@@ -12,8 +13,6 @@ use super::{BlockMedia, Subsystem, SubsystemConfig, Target, TargetConfig};
 
 /// The scheme of its addresses.
 pub(crate) const SCHEME: &str = "nvme-tcp://";
-/// The name that a subsystem has if nobody gives it another.
-const NAME: &str = "nqn.2026-01.dev.bothends:csd";
 
 /// Where a target listens: `nvme-tcp://HOST:PORT`, with the subsystem's name (NQN) behind a slash if it is to have
 /// another.

@@ -75,7 +75,8 @@ impl Listener {
             Address::Spool(_)
             | Address::Tcp { .. }
             | Address::Noise { .. }
-            | Address::Tls { .. } => Err(address.is_no_socket()),
+            | Address::Tls { .. }
+            | Address::Nvme(_) => Err(address.is_no_socket()),
         }
     }
 
@@ -110,7 +111,8 @@ impl Listener {
             Address::Spool(_)
             | Address::Tcp { .. }
             | Address::Noise { .. }
-            | Address::Tls { .. } => Err(address.is_no_socket()),
+            | Address::Tls { .. }
+            | Address::Nvme(_) => Err(address.is_no_socket()),
         }
     }
 
