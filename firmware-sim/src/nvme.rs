@@ -15,9 +15,7 @@
 //! ([`MOST_DATA`]), data that are awaited on a connection at a time, commands in flight (the size of the
 //! queue), queues of a controller, controllers of the subsystem.
 
-mod batch;
 mod blocks;
-mod checksum;
 mod controller;
 mod memory;
 mod pair;
@@ -29,10 +27,10 @@ mod subsystem;
 mod target;
 mod wire;
 
-pub use batch::Batches;
 pub use blocks::{BlockMedia, MediaError};
-pub use checksum::Checksum;
 pub use pair::{InProcess, InProcessQueue};
+pub use programs::batch::Batches;
+pub use programs::checksum::Checksum;
 pub use programs::{Call, Done, Program, Work};
 pub use serving::NvmeAddress;
 pub(crate) use serving::{SCHEME, start};

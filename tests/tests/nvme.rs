@@ -190,7 +190,10 @@ fn a_device_that_cannot_be_used_is_named_with_the_remedy() {
     let (_target, url) = target(&data, 64 << 20, batches());
     let other = url.replace(":test", ":other");
     let said = refusal(&other);
-    assert!(said.contains("there is no subsystem nqn.2026-11.dev.bothends:other"), "{said}");
+    assert!(
+        said.contains("there is no subsystem nqn.2026-11.dev.bothends:other"),
+        "{said}"
+    );
     assert!(said.contains("nvme-tcp://HOST:PORT/NQN"), "{said}");
 
     let (_target, url) = target_without(&data);

@@ -31,8 +31,8 @@ pub use channel::security;
 pub use channel::security::{Insecure, Security, TlsFiles};
 pub use device::{Beneath, Links, is_of_machine, keeps_its_number, listen, will_need};
 pub use host::connect::{ConnectOptions, connect, link};
-pub use host::remote::Link;
 pub use host::nvme::files as media_files;
+pub use host::remote::Link;
 pub use host::{connect, loopback, remote, stream};
 pub use words::address::Address;
 pub use words::job::{

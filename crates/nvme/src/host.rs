@@ -74,7 +74,7 @@ pub enum Broken {
 #[derive(Debug)]
 struct InFlight {
     content: Content,
-    /// Bytes that have arrived for the host.
+    /// Bytes that have arrived for the host, or that the controller has asked for.
     arrived: u32,
     intact: Intact,
 }
@@ -251,7 +251,9 @@ impl Connection {
 
     fn under_way(&mut self, id: u16) -> Result<&mut InFlight, Broken> {
         let command = self.commands.get_mut(usize::from(id)).and_then(Option::as_mut);
-        command.ok_or(Broken::Answer("the controller answers a command that is not under way"))
+        command.ok_or(Broken::Answer(
+            "the controller answers a command that is not under way",
+        ))
     }
 
     fn data(
@@ -317,6 +319,10 @@ impl Connection {
         };
         let end = from.checked_add(bytes).filter(|end| *end as usize <= all.len());
         let end = end.filter(|_| bytes > 0).ok_or(Fatal::DataRange)?;
+        // Each byte once: what is asked for again and again would have no end.
+        let asked = command.arrived.checked_add(bytes);
+        let asked = asked.filter(|asked| *asked as usize <= all.len());
+        command.arrived = asked.ok_or(Fatal::DataLimit)?;
         let mut at = from;
         while at < end {
             let n = most.min(end - at);

@@ -122,7 +122,7 @@ fn commands_are_answered_with_data_and_completions() {
 #[test]
 fn data_go_when_they_are_asked_for_and_small_ones_with_the_command() {
     let mut host = Host::open();
-    let data: Vec<u8> = (0..10_000_u32).map(|n| n as u8).collect();
+    let data: Vec<u8> = (0..10_000_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
     let write = Memory::Write { to: 0, bytes: 10_000 }.entry(2, Data::NONE);
     host.send(write, Content::ToController(data[..100].to_vec())).unwrap();
     let Parsed::Whole(Pdu::Command(entry, inside, _), n) =
@@ -187,6 +187,17 @@ fn what_no_controller_says_ends_the_connection() {
         host.send(write, Content::ToController(vec![0; 10_000])).unwrap();
         assert_eq!(host.take(&asks(from, bytes)).unwrap_err(), range);
     }
+}
+
+#[test]
+fn data_are_sent_once() {
+    let mut host = Host::open();
+    let write = Memory::Write { to: 0, bytes: 10_000 }.entry(2, Data::NONE);
+    host.send(write, Content::ToController(vec![0; 10_000])).unwrap();
+    let mut ready = Vec::new();
+    FORMAT.ready((0, 0), 0, 6000, &mut ready);
+    host.take(&ready).unwrap();
+    assert_eq!(host.take(&ready).unwrap_err(), Broken::Fatal(Fatal::DataLimit));
 }
 
 #[test]

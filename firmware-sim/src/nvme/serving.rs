@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use bothends_csd::address::NVME_SUBSYSTEM as NAME;
 
-use super::batch::Batches;
-use super::checksum::Checksum;
+use super::programs::batch::Batches;
+use super::programs::checksum::Checksum;
 use super::{BlockMedia, Subsystem, SubsystemConfig, Target, TargetConfig};
 
 /// The scheme of its addresses.

@@ -188,10 +188,8 @@ impl Nvme {
         let entry = create.entry(drive.programs, Data::NONE);
         let content = Content::ToController(data);
         let (cqe, _) = self.carrier.ask(entry, content, step)?;
-        if matches!(
-            cqe.status,
-            Status::OVERLAPPING_RANGES | Status::TOO_MANY_RANGE_SETS
-        ) {
+        if matches!(cqe.status, Status::OVERLAPPING_RANGES | Status::TOO_MANY_RANGE_SETS)
+        {
             let reason = "another host uses its memory".to_owned();
             return Err(CsdError::Busy { reason, retry: RETRY });
         }
@@ -212,7 +210,8 @@ impl Nvme {
             let is_over = Instant::now() >= deadline;
             let turned = self.turn(deadline);
             self.fuse.watch(turned)?;
-            let has_more = self.floor.as_ref().is_some_and(|own| !own.finished.is_empty());
+            let has_more =
+                self.floor.as_ref().is_some_and(|own| !own.finished.is_empty());
             if is_over && !has_more {
                 return Ok(Polled::Nothing);
             }

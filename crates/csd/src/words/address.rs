@@ -80,10 +80,11 @@ impl NvmeTarget {
     fn parse(rest: &str) -> Result<Self, String> {
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         let (at, subsystem) = rest.split_once('/').unwrap_or((rest, NVME_SUBSYSTEM));
-        let (host, port) = host_and_port(at).ok_or(
-            "expected nvme-tcp://HOST:PORT[/NQN] with a port up to 65535",
-        )?;
-        if !subsystem.starts_with("nqn.") || subsystem.len() > 223 || !subsystem.is_ascii()
+        let (host, port) = host_and_port(at)
+            .ok_or("expected nvme-tcp://HOST:PORT[/NQN] with a port up to 65535")?;
+        if !subsystem.starts_with("nqn.")
+            || subsystem.len() > 223
+            || !subsystem.is_ascii()
         {
             return Err(format!(
                 "`{subsystem}` is no NQN; write nqn.YYYY-MM.REVERSE.DOMAIN:NAME in at most 223 characters"

@@ -82,7 +82,8 @@ impl Drive {
         let limits = ProgramsNamespace::of(&limits);
         if limits.ranges < 3 || limits.range_sets < 2 {
             return Err(CsdError::Unfit {
-                what: "the device has no room for two sets of three memory ranges".to_owned(),
+                what: "the device has no room for two sets of three memory ranges"
+                    .to_owned(),
                 remedy: "use a device that has",
             });
         }
@@ -152,15 +153,16 @@ impl Ask<'_> {
         let at = listed.position(|listed| {
             listed.id == PROGRAM && listed.origin != Program::EMPTY.origin
         });
-        let at = at.and_then(|at| u16::try_from(at).ok()).ok_or_else(|| CsdError::Unfit {
-            what: "the device does not have the program preprocess_batch_v1".to_owned(),
-            remedy: "load it, or use a device that has it, as firmware-sim does",
-        })?;
+        let at =
+            at.and_then(|at| u16::try_from(at).ok()).ok_or_else(|| CsdError::Unfit {
+                what: "the device does not have the program preprocess_batch_v1"
+                    .to_owned(),
+                remedy: "load it, or use a device that has it, as firmware-sim does",
+            })?;
         let doing = "activate the program";
         let activation = Admin::Activation { program: at, active: Activate::On };
         let entry = activation.entry(programs, Data::NONE);
-        let (cqe, _) =
-            self.carrier.ask(entry, Content::None, (doing, self.deadline))?;
+        let (cqe, _) = self.carrier.ask(entry, Content::None, (doing, self.deadline))?;
         match cqe.status {
             Status::TOO_MANY_ACTIVE => Err(CsdError::Unfit {
                 what: "the device has as many programs active as it can".to_owned(),

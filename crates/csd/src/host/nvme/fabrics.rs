@@ -309,7 +309,10 @@ impl Queue {
     ) -> Result<(Cqe, Vec<u8>), CsdError> {
         let Some(id) = self.send(entry, content) else {
             let what = "the device answers none of the commands before";
-            return Err(CsdError::LinkLost { doing: step.0, source: io::Error::other(what) });
+            return Err(CsdError::LinkLost {
+                doing: step.0,
+                source: io::Error::other(what),
+            });
         };
         let (mut data, mut done) = (Vec::new(), None);
         while done.is_none() {
@@ -441,7 +444,10 @@ fn refused(status: Status, target: &NvmeTarget) -> Result<(), CsdError> {
         Status::SUCCESS => Ok(()),
         Status::CONNECT_PARAMETER | Status::CONNECT_RESTART_DISCOVERY => {
             Err(CsdError::Unfit {
-                what: format!("there is no subsystem {name} at {}:{}", target.host, target.port),
+                what: format!(
+                    "there is no subsystem {name} at {}:{}",
+                    target.host, target.port
+                ),
                 remedy: "write the name that the device prints when it starts behind the port, \
                          as nvme-tcp://HOST:PORT/NQN",
             })

@@ -193,9 +193,8 @@ impl Floor {
     /// Puts the next part of a batch on a free lane.
     fn start(&mut self, lane: usize, now: Instant, terms: &Terms) {
         let Self { works, drive, .. } = self;
-        let is_open = |work: &Work| {
-            work.failed.is_none() && work.next_row < work.job.samples.len()
-        };
+        let is_open =
+            |work: &Work| work.failed.is_none() && work.next_row < work.job.samples.len();
         while let Some(work) = works.iter_mut().find(|work| is_open(work)) {
             match terms.next(drive, (&work.job, work.next_row), lane) {
                 Next::Beyond => {
@@ -214,8 +213,7 @@ impl Floor {
                     self.counted.media_read_bytes += part.media_bytes;
                     let fills = std::mem::take(&mut part.fills);
                     let n_open = fills.len();
-                    let fill =
-                        |(entry, content)| (lane, Errand::Fill, entry, content);
+                    let fill = |(entry, content)| (lane, Errand::Fill, entry, content);
                     self.todo.extend(fills.into_iter().map(fill));
                     self.lanes[lane] = Some(Run {
                         job,
@@ -242,7 +240,11 @@ impl Floor {
         let Some(run) = &mut self.lanes[lane] else { return Ok(()) };
         if run.n_open > 0 {
             let waited = if run.step == Step::Executing { EXECUTE } else { self.timeout };
-            return if now > run.by { Err(late(run.step.doing(), waited)) } else { Ok(()) };
+            return if now > run.by {
+                Err(late(run.step.doing(), waited))
+            } else {
+                Ok(())
+            };
         }
         let is_wanted = self.works.iter().any(|work| work.job.id == run.job);
         if run.failed.is_some() || !is_wanted || run.step == Step::Reading {
@@ -359,7 +361,8 @@ impl Floor {
         );
         let doing = run.step.doing();
         if is_gone {
-            let source = std::io::Error::other(format!("the device says: {}", cqe.status));
+            let source =
+                std::io::Error::other(format!("the device says: {}", cqe.status));
             self.broken.get_or_insert(CsdError::LinkLost { doing, source });
         } else if !cqe.status.is_success() {
             let reason = format!("the device cannot {doing}: {}", cqe.status);
@@ -428,16 +431,14 @@ impl Work {
     fn finished(mut self) -> Finished {
         self.bad.sort_unstable();
         self.damaged.sort_unstable();
-        let device_ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let device_ns =
+            u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let result = match self.failed {
             Some(reason) => Err(reason),
             // Each part was held against its checksum when it came.
-            None => Ok(Product {
-                len: 0,
-                checksum: 0,
-                bad: self.bad,
-                damaged: self.damaged,
-            }),
+            None => {
+                Ok(Product { len: 0, checksum: 0, bad: self.bad, damaged: self.damaged })
+            }
         };
         let (job, slot) = (self.job.id, self.slot);
         Finished { job, slot, result, device_ns, lateness_ns: 0 }

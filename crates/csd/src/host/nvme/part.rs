@@ -3,9 +3,7 @@
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::sample::Encoding;
 use bothends_dataset::Table;
-use bothends_nvme::commands::{
-    BlockSource, Execute, FastOnly, Memory, SourceFormat,
-};
+use bothends_nvme::commands::{BlockSource, Execute, FastOnly, Memory, SourceFormat};
 use bothends_nvme::host::Content;
 use bothends_nvme::preprocess::{Groups, Head, Item, Kind, Part as Place};
 use bothends_nvme::{Data, Sqe};
@@ -83,9 +81,11 @@ impl Terms {
         }
         match draft.items.is_empty() {
             true => Next::Beyond,
-            false => {
-                Next::Part(Box::new(self.part(drive, draft, (job.epoch, first_row, lane))))
-            }
+            false => Next::Part(Box::new(self.part(
+                drive,
+                draft,
+                (job.epoch, first_row, lane),
+            ))),
         }
     }
 

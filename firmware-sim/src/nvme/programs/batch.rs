@@ -7,7 +7,7 @@ use bothends_nvme::preprocess::{PROGRAM, Parameters, RECORDS, RESULTS, TABLE};
 use bothends_preprocess::{Bench, Ranges, Shared, reach, run};
 use bothends_slots::available_bytes;
 
-use super::programs::{Call, Done, Program, Work};
+use super::{Call, Done, Program, Work};
 
 /// What images may take together of this machine's memory.
 const MEMORY_PART: u64 = 4;
