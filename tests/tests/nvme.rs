@@ -2,9 +2,7 @@
 //! for a device that cannot be used.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -16,7 +14,7 @@ use bothends_firmware_sim::nvme::{
 };
 use bothends_nvme::Status;
 use bothends_runtime::EpochResult;
-use bothends_tests::programs::{eventually, program};
+use bothends_tests::programs::eventually;
 use bothends_tests::{Setup, assert_whole, generated};
 
 const NAME: &str = "nqn.2026-11.dev.bothends:test";
@@ -64,38 +62,12 @@ fn made(epoch: &EpochResult) -> u32 {
     epoch.back.iter().map(|back| back.batches).sum()
 }
 
-/// The program, killed if a test ends without it.
-struct Sim {
-    child: Child,
-    url: String,
-}
-
-impl Sim {
-    fn start(media: &Path) -> Self {
-        let mut command = Command::new(program("firmware-sim").unwrap());
-        command.args(["--preset", "ideal", "--time", "functional"]);
-        command.args(["--listen", "nvme-tcp://127.0.0.1:0", "--media"]).arg(media);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.trim().strip_prefix("listening on ").unwrap().to_owned();
-        Self { child, url }
-    }
-}
-
-impl Drop for Sim {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn every_strategy_delivers_the_hosts_stream() {
-    let sim = Sim::start(&generated().unwrap());
+    let (_target, url) = target(&generated().unwrap(), 64 << 20, batches());
     let alone = alone();
     for strategy in ["csd", "ordered", "wrr", "mte"] {
-        let epoch = with(strategy, &sim.url);
+        let epoch = with(strategy, &url);
         assert_whole(&epoch, alone.samples).unwrap();
         assert_eq!(epoch.content_digest, alone.content_digest, "{strategy}");
         assert!(strategy != "csd" || made(&epoch) > 0, "{:?}", epoch.back);
