@@ -16,7 +16,6 @@
 //! queue), queues of a controller, controllers of the subsystem.
 
 mod blocks;
-mod checksum;
 mod controller;
 mod memory;
 mod pair;
@@ -29,8 +28,9 @@ mod target;
 mod wire;
 
 pub use blocks::{BlockMedia, MediaError};
-pub use checksum::Checksum;
 pub use pair::{InProcess, InProcessQueue};
+pub use programs::batch::Batches;
+pub use programs::checksum::Checksum;
 pub use programs::{Call, Done, Program, Work};
 pub use serving::{Advertise, NvmeAddress};
 pub(crate) use serving::{SCHEME, start};

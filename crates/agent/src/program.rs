@@ -427,7 +427,10 @@ fn confine(
                 places.written.push(path.clone());
                 places.cleared.extend(parent(path));
             }
-            Address::Tcp { .. } | Address::Noise { .. } | Address::Tls { .. } => {}
+            Address::Tcp { .. }
+            | Address::Noise { .. }
+            | Address::Tls { .. }
+            | Address::Nvme(_) => {}
         }
     }
     Ok(args.sandbox.enforce(&places)?.beside(others))
@@ -439,7 +442,7 @@ fn open(args: &Args, security: &Security) -> Result<Vec<Door>> {
     let mut nth = 0;
     let mut adopted = |address: &Address| {
         let is_unix = match address {
-            Address::Spool(_) => return Ok(None),
+            Address::Spool(_) | Address::Nvme(_) => return Ok(None),
             Address::Unix(_) => true,
             Address::Tcp { .. } | Address::Noise { .. } | Address::Tls { .. } => false,
         };

@@ -31,6 +31,7 @@ pub use channel::security;
 pub use channel::security::{Insecure, Security, TlsFiles};
 pub use device::{Beneath, Links, is_of_machine, keeps_its_number, listen, will_need};
 pub use host::connect::{ConnectOptions, connect, link};
+pub use host::nvme::files as media_files;
 pub use host::remote::Link;
 pub use host::{connect, loopback, registry, remote, stream};
 pub use words::address::Address;
@@ -150,6 +151,14 @@ pub enum CsdError {
         what: String,
         /// What the user can do.
         remedy: String,
+    },
+    /// A device that cannot be used as it is, or is not the one that was meant.
+    #[error("{what}; {remedy}")]
+    Unfit {
+        /// What it lacks.
+        what: String,
+        /// What the user can do.
+        remedy: &'static str,
     },
     /// The device SPEC cannot be understood.
     #[error("cannot understand the device address `{address}`: {why}")]

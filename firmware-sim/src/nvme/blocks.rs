@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bothends_csd::media_files;
 use bothends_nvme::Status;
 
 use super::BLOCK_BYTES;
@@ -72,9 +73,9 @@ impl BlockMedia {
             open: Mutex::default(),
         };
         if is_folder {
-            let mut files = Vec::new();
-            collect(path, &mut files)?;
-            files.sort();
+            // Hosts list the folder by the same function to find records on the blocks.
+            let files = media_files(path)
+                .map_err(|(path, source)| MediaError::Unreadable { path, source })?;
             for (path, bytes) in files {
                 own.push(path, bytes);
             }
@@ -199,19 +200,4 @@ impl BlockMedia {
         open.push((nth, Arc::clone(&file)));
         Ok(file)
     }
-}
-
-/// All files below `folder` that hold something.
-fn collect(folder: &Path, files: &mut Vec<(PathBuf, u64)>) -> Result<(), MediaError> {
-    let unreadable = |source| MediaError::Unreadable { path: folder.to_owned(), source };
-    for entry in folder.read_dir().map_err(unreadable)? {
-        let entry = entry.map_err(unreadable)?;
-        let metadata = entry.metadata().map_err(unreadable)?;
-        if metadata.is_dir() {
-            collect(&entry.path(), files)?;
-        } else if metadata.is_file() && metadata.len() > 0 {
-            files.push((entry.path(), metadata.len()));
-        }
-    }
-    Ok(())
 }

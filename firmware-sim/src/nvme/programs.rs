@@ -1,7 +1,10 @@
 //! The namespace of programs: what is loaded and active, sets of memory ranges, and executions.
 //!
 //! The order in which a command is checked, and the status of each failure, are those of the one public
-//! implementation of these command sets (grade C).
+//! implementation of these command sets (grade C). The device's own programs are below `programs/`.
+
+pub(super) mod batch;
+pub(super) mod checksum;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

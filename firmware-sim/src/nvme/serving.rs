@@ -5,8 +5,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use bothends_csd::address::NVME_SUBSYSTEM as NAME;
 
-use super::checksum::Checksum;
+use super::programs::batch::Batches;
+use super::programs::checksum::Checksum;
 use super::{BlockMedia, Subsystem, SubsystemConfig, Target, TargetConfig};
 use crate::config::DeviceConfig;
 use crate::device::{Drive, Timing};
@@ -14,8 +16,6 @@ use crate::media::MediaConfig;
 
 /// The scheme of its addresses.
 pub(crate) const SCHEME: &str = "nvme-tcp://";
-/// The name that a subsystem has if nobody gives it another.
-const NAME: &str = "nqn.2026-01.dev.bothends:csd";
 
 /// Where a target listens: `nvme-tcp://HOST:PORT`, with the subsystem's name (NQN) behind a slash if it is to have
 /// another.
@@ -95,12 +95,13 @@ pub(crate) fn start(
     else {
         bail!("a memory of {memory_mib} MiB is more than this machine can address");
     };
+    let batches = Batches::new(u32::try_from(cores).unwrap_or(u32::MAX));
     let subsystem = Subsystem::new(SubsystemConfig {
         name: address.name.clone(),
         serial: "BOTHENDS0".to_owned(),
         media,
         memory_bytes,
-        programs: vec![Arc::new(Checksum)],
+        programs: vec![Arc::new(Checksum), Arc::new(batches)],
     });
     let subsystem = match modelled {
         Some(device) => subsystem.with_timing(Timing::new(Drive::new(device, n_blocks))),

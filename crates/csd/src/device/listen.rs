@@ -76,7 +76,8 @@ impl Listener {
             Address::Spool(_)
             | Address::Tcp { .. }
             | Address::Noise { .. }
-            | Address::Tls { .. } => Err(address.is_no_socket()),
+            | Address::Tls { .. }
+            | Address::Nvme(_) => Err(address.is_no_socket()),
         }
     }
 
@@ -111,7 +112,8 @@ impl Listener {
             Address::Spool(_)
             | Address::Tcp { .. }
             | Address::Noise { .. }
-            | Address::Tls { .. } => Err(address.is_no_socket()),
+            | Address::Tls { .. }
+            | Address::Nvme(_) => Err(address.is_no_socket()),
         }
     }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::channel::security::Security;
+use crate::host::nvme::Nvme;
 use crate::host::remote::Link;
 use crate::host::stream::Stream;
 use crate::spool::Spool;
@@ -21,6 +22,8 @@ pub struct ConnectOptions {
     pub tls: Option<TlsFiles>,
     /// Whether `tcp://` may leave this machine.
     pub insecure: Insecure,
+    /// The folder of the data set on this host: what an NVMe device's blocks are told by.
+    pub folder: Option<PathBuf>,
     /// How long connecting, and later each answer of the control plane, may take.
     pub timeout: Duration,
 }
@@ -31,6 +34,7 @@ impl Default for ConnectOptions {
             key_file: None,
             tls: None,
             insecure: Insecure::Refused,
+            folder: None,
             timeout: CONTROL_TIMEOUT,
         }
     }
@@ -45,7 +49,7 @@ pub fn connect(
     address: &Address,
     options: &ConnectOptions,
 ) -> Result<Box<dyn Transport>, CsdError> {
-    let ConnectOptions { key_file, tls, insecure, timeout } = options;
+    let ConnectOptions { key_file, tls, insecure, folder, timeout } = options;
     let security = Security::load(key_file.as_deref(), tls.as_ref(), *insecure)?;
     match address {
         Address::Tcp { .. }
@@ -53,6 +57,9 @@ pub fn connect(
         | Address::Tls { .. }
         | Address::Unix(_) => Ok(Box::new(Stream::connect(address, security, *timeout)?)),
         Address::Spool(dir) => Ok(Box::new(Spool::connect(dir, *timeout)?)),
+        Address::Nvme(target) => {
+            Ok(Box::new(Nvme::connect(target, *timeout, folder.clone())?))
+        }
     }
 }
 
@@ -65,7 +72,7 @@ pub fn link(
     address: &Address,
     options: &ConnectOptions,
 ) -> Result<Box<dyn Link>, CsdError> {
-    let ConnectOptions { key_file, tls, insecure, timeout } = options;
+    let ConnectOptions { key_file, tls, insecure, timeout, .. } = options;
     let security = Security::load(key_file.as_deref(), tls.as_ref(), *insecure)?;
     match address {
         Address::Tcp { .. }
@@ -76,5 +83,6 @@ pub fn link(
             Ok(Box::new(stream.into_link()))
         }
         Address::Spool(dir) => Ok(Box::new(Spool::connect(dir, *timeout)?.into_link())),
+        Address::Nvme(_) => Err(address.is_no_socket()),
     }
 }

@@ -205,6 +205,11 @@ impl Credits {
             .ok_or_else(|| impossible("the job's samples do not fit into its slot"))
     }
 
+    /// The bytes that the answer to a job has, if it is out.
+    pub(crate) fn payload_bytes(&self, serial: JobId) -> Option<u64> {
+        self.outstanding.get(&serial.0).map(|it| it.payload_bytes as u64)
+    }
+
     /// The slot of a job that was just issued, for a device that fills it itself.
     pub(crate) fn lend(&mut self, serial: JobId) -> Option<HostSlot> {
         self.outstanding.get_mut(&serial.0)?.slot.take()

@@ -7,11 +7,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use bothends_nvme::pdu::Digest;
+
 use crate::CsdError;
 use crate::words::trust::Protection;
 
-const EXPECTED: &str = "expected tcp+noise://HOST:PORT, tls://HOST:PORT, tcp://HOST:PORT, unix:///PATH or \
-     spool:///DIRECTORY";
+const EXPECTED: &str = "expected tcp+noise://HOST:PORT, tls://HOST:PORT, tcp://HOST:PORT, unix:///PATH, \
+     spool:///DIRECTORY or nvme-tcp://HOST:PORT";
 
 /// Where a device listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +43,97 @@ pub enum Address {
     Unix(PathBuf),
     /// A directory that host and device share.
     Spool(PathBuf),
+    /// A subsystem that speaks NVMe/TCP: a drive with programs, and no agent.
+    Nvme(NvmeTarget),
+}
+
+/// The name that the subsystem of `firmware-sim` has if nobody gives it another.
+pub const NVME_SUBSYSTEM: &str = "nqn.2026-01.dev.bothends:csd";
+
+/// A subsystem: `nvme-tcp://HOST:PORT[/NQN][?media=DIR|image][&digests=on]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NvmeTarget {
+    /// As in [`Address::Tcp`].
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The subsystem's name (NQN).
+    pub subsystem: String,
+    /// What its blocks hold.
+    pub media: MediaAt,
+    /// Whether headers and data have digests on the way.
+    pub digests: Digest,
+}
+
+/// What a device's blocks hold, as far as the host is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MediaAt {
+    /// The files of the run's own data root.
+    DataRoot,
+    /// The files of this folder.
+    Folder(PathBuf),
+    /// The one file of the data set, from the first block on.
+    Image,
+}
+
+impl NvmeTarget {
+    fn parse(rest: &str) -> Result<Self, String> {
+        let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let (at, subsystem) = rest.split_once('/').unwrap_or((rest, NVME_SUBSYSTEM));
+        let (host, port) = host_and_port(at)
+            .ok_or("expected nvme-tcp://HOST:PORT[/NQN] with a port up to 65535")?;
+        if !subsystem.starts_with("nqn.")
+            || subsystem.len() > 223
+            || !subsystem.is_ascii()
+        {
+            return Err(format!(
+                "`{subsystem}` is no NQN; write nqn.YYYY-MM.REVERSE.DOMAIN:NAME in at most 223 characters"
+            ));
+        }
+        let subsystem = subsystem.to_owned();
+        let (media, digests) = (MediaAt::DataRoot, Digest::Off);
+        let mut own = Self { host, port, subsystem, media, digests };
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=') {
+                Some(("media", "image")) => own.media = MediaAt::Image,
+                Some(("media", folder)) if !folder.is_empty() => {
+                    own.media = MediaAt::Folder(folder.into());
+                }
+                Some(("digests", "on")) => own.digests = Digest::On,
+                Some(("digests", "off")) => own.digests = Digest::Off,
+                _ => {
+                    return Err(format!(
+                        "it knows no `{option}`; give media=DIR, media=image or digests=on"
+                    ));
+                }
+            }
+        }
+        Ok(own)
+    }
+}
+
+impl fmt::Display for NvmeTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port, subsystem, media, digests } = self;
+        match host.contains(':') {
+            true => write!(f, "nvme-tcp://[{host}]:{port}/{subsystem}")?,
+            false => write!(f, "nvme-tcp://{host}:{port}/{subsystem}")?,
+        }
+        let mut joint = '?';
+        let media = match media {
+            MediaAt::DataRoot => None,
+            MediaAt::Folder(folder) => Some(folder.display().to_string()),
+            MediaAt::Image => Some("image".to_owned()),
+        };
+        if let Some(media) = media {
+            write!(f, "{joint}media={media}")?;
+            joint = '&';
+        }
+        match digests {
+            Digest::On => write!(f, "{joint}digests=on"),
+            Digest::Off => Ok(()),
+        }
+    }
 }
 
 impl Address {
@@ -50,6 +143,7 @@ impl Address {
             Self::Tcp { host, port }
             | Self::Noise { host, port }
             | Self::Tls { host, port } => Some((host, *port)),
+            Self::Nvme(target) => Some((&target.host, target.port)),
             Self::Unix(_) | Self::Spool(_) => None,
         }
     }
@@ -61,6 +155,7 @@ impl Address {
             Self::Tcp { port, .. }
             | Self::Noise { port, .. }
             | Self::Tls { port, .. } => *port = new,
+            Self::Nvme(target) => target.port = new,
             Self::Unix(_) | Self::Spool(_) => {}
         }
         address
@@ -71,13 +166,23 @@ impl Address {
         match self {
             Self::Noise { .. } => Protection::Noise,
             Self::Tls { .. } => Protection::Tls,
-            Self::Tcp { .. } | Self::Unix(_) | Self::Spool(_) => Protection::Plain,
+            Self::Tcp { .. } | Self::Unix(_) | Self::Spool(_) | Self::Nvme(_) => {
+                Protection::Plain
+            }
         }
     }
 
     /// What is said where only a socket will do.
     pub(crate) fn is_no_socket(&self) -> CsdError {
-        let why = "it is a directory, not a socket".to_owned();
+        let why = match self {
+            Self::Nvme(_) => "it is of NVMe, which firmware-sim alone listens for",
+            Self::Tcp { .. }
+            | Self::Noise { .. }
+            | Self::Tls { .. }
+            | Self::Unix(_)
+            | Self::Spool(_) => "it is a directory, not a socket",
+        };
+        let why = why.to_owned();
         CsdError::Address { address: self.to_string(), why }
     }
 }
@@ -106,6 +211,9 @@ impl FromStr for Address {
                     _ => Self::Tcp { host, port },
                 })
             }
+            "nvme-tcp" => {
+                NvmeTarget::parse(rest).map(Self::Nvme).map_err(|why| wrong(&why))
+            }
             "unix" => absolute(rest)
                 .map(Self::Unix)
                 .ok_or_else(|| wrong("expected unix:///PATH with an absolute path")),
@@ -122,6 +230,7 @@ impl fmt::Display for Address {
         let scheme = match self {
             Self::Unix(path) => return write!(f, "unix://{}", path.display()),
             Self::Spool(path) => return write!(f, "spool://{}", path.display()),
+            Self::Nvme(target) => return target.fmt(f),
             Self::Tcp { .. } | Self::Noise { .. } | Self::Tls { .. } => {
                 self.protection().scheme()
             }
@@ -167,10 +276,16 @@ mod tests {
             "tls://[::1]:7070",
             "unix:///run/agent.sock",
             "spool:///mnt/csd0",
+            "nvme-tcp://nas:4420/nqn.2026-11.org.example:a",
+            "nvme-tcp://[::1]:1/nqn.2026-11.org.example:a?media=/data&digests=on",
+            "nvme-tcp://nas:4420/nqn.2026-01.dev.bothends:csd?media=image",
         ] {
             let address: Address = spec.parse().unwrap();
             assert_eq!(address.to_string(), spec);
         }
+        let short: Address = "nvme-tcp://nas:4420".parse().unwrap();
+        let full = format!("nvme-tcp://nas:4420/{NVME_SUBSYSTEM}");
+        assert_eq!(short.to_string(), full);
         let v6: Address = "tcp://[::1]:7070".parse().unwrap();
         assert_eq!(v6, Address::Tcp { host: "::1".into(), port: 7070 });
     }
@@ -190,7 +305,11 @@ mod tests {
             ("tcp://::1:7070", "tcp://HOST:PORT"),
             ("unix://relative", "absolute"),
             ("spool://", "absolute"),
-            ("nvme:///dev/ng0n1", "or spool"),
+            ("nvme:///dev/ng0n1", "or nvme-tcp"),
+            ("nvme-tcp://nas", "nvme-tcp://HOST:PORT[/NQN] with"),
+            ("nvme-tcp://nas:1/x", "no NQN"),
+            ("nvme-tcp://nas:1?media", "media=image"),
+            ("nvme-tcp://nas:1?speed=1", "digests=on"),
         ] {
             let error = spec.parse::<Address>().unwrap_err().to_string();
             assert!(error.contains(expected), "{spec}: {error}");

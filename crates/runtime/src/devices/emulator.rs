@@ -112,7 +112,8 @@ impl DeviceProcess {
             | Address::Spool(_)
             | Address::Tcp { .. }
             | Address::Noise { .. }
-            | Address::Tls { .. } => {}
+            | Address::Tls { .. }
+            | Address::Nvme(_) => {}
         }
     }
 }

@@ -15,7 +15,7 @@ use bothends_csd::{CsdError, Transport};
 use bothends_gpu::driver::Driver;
 use bothends_gpu::kinds::PageLocked;
 use bothends_gpu::owners::Gpu;
-use bothends_io::ReaderConfig;
+use bothends_io::{ReaderConfig, Roots};
 use bothends_slots::Producer;
 
 use crate::devices::attest::{Suspects, attest, random};
@@ -166,6 +166,10 @@ impl Runtime {
             key_file: self.config.key_file.clone(),
             tls: self.config.tls.clone(),
             insecure: self.config.insecure,
+            folder: match &self.source.roots {
+                Roots::One(root) => Some(root.clone()),
+                Roots::Named(_) => None,
+            },
             ..ConnectOptions::default()
         }
     }

@@ -1,0 +1,442 @@
+//! A device that speaks NVMe: blocks, memory and programs, driven by this host alone.
+//!
+//! There is no agent at the other end. The host computes where records are on the device's blocks (`media.rs`),
+//! divides its memory into lanes (`lanes.rs`), and for each part of a batch (`part.rs`) has the device copy the
+//! records there, run its program on them and give the samples back (`floor.rs`). A `Carrier` brings commands
+//! there: `fabrics.rs` is NVMe/TCP in user space. `drive.rs` is what the device is.
+//!
+//! Batches are answered by this transport's own calls; no thread is started.
+
+mod carrier;
+mod drive;
+mod fabrics;
+mod floor;
+mod lanes;
+mod media;
+mod part;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use bothends_core::ids::SampleId;
+use bothends_core::recipe::Recipe;
+use bothends_dataset::Table;
+use bothends_nvme::commands::{Admin, Blocks, MemoryRange, RangeSets};
+use bothends_nvme::host::Content;
+use bothends_nvme::{Cqe, Data, Sqe, Status};
+use bothends_slots::{Job, JobId, Lost, Polled, Producer, Rejected, Slot};
+
+use crate::host::credits::{Credits, Redeemed, refuse};
+use crate::host::fuse::Fuse;
+use crate::words::address::{MediaAt, NvmeTarget};
+use crate::words::job::{
+    Answer, Capabilities, DeviceStats, Inquiry, PROTOCOL_VERSION, RecordDigest, Session,
+};
+use crate::{CsdError, Finished, Transport};
+use carrier::Carrier;
+use drive::Drive;
+use fabrics::{Fabric, accepted};
+use floor::{Floor, ending};
+use lanes::{Layout, N_LANES};
+use media::{Media, Span};
+use part::Terms;
+
+pub use media::files;
+
+/// Batches that are taken before one is answered: those on the lanes, and as many that wait.
+const SLOTS: u32 = 4;
+/// How long a device whose memory another host uses is left alone.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// A device reached by NVMe.
+#[derive(Debug)]
+pub(crate) struct Nvme {
+    carrier: Box<dyn Carrier>,
+    media: MediaAt,
+    /// The folder of the data set, where there is one.
+    folder: Option<PathBuf>,
+    timeout: Duration,
+    credits: Credits,
+    fuse: Fuse,
+    found: Option<(Capabilities, Drive)>,
+    floor: Option<Floor>,
+    /// The open session.
+    terms: Option<Terms>,
+    /// How the sets of ranges divide memory.
+    layout: Option<Layout>,
+}
+
+impl Nvme {
+    /// Reaches the subsystem of `target`.
+    pub(crate) fn connect(
+        target: &NvmeTarget,
+        timeout: Duration,
+        folder: Option<PathBuf>,
+    ) -> Result<Self, CsdError> {
+        let carrier = Box::new(Fabric::connect(target, timeout)?);
+        Ok(Self {
+            carrier,
+            media: target.media.clone(),
+            folder,
+            timeout,
+            credits: Credits::default(),
+            fuse: Fuse::default(),
+            found: None,
+            floor: None,
+            terms: None,
+            layout: None,
+        })
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
+    }
+
+    /// Does what can be done, and waits for more until the deadline, or until something has come.
+    fn turn(&mut self, deadline: Instant) -> Result<(), CsdError> {
+        let Self { carrier, floor, terms, .. } = self;
+        let Some(floor) = floor else { return Ok(()) };
+        floor.advance(&mut **carrier, terms.as_ref())?;
+        let by = floor.next_deadline().map_or(deadline, |own| own.min(deadline));
+        let by = if floor.finished.is_empty() { by } else { Instant::now() };
+        carrier.pump(by, &mut |heard| floor.hear(heard))?;
+        floor.advance(&mut **carrier, terms.as_ref())
+    }
+
+    /// Ends what is on the lanes, which nobody waits for any more.
+    fn drain(&mut self, deadline: Instant) -> Result<(), CsdError> {
+        if let Some(floor) = &mut self.floor {
+            floor.forget();
+        }
+        while self.floor.as_ref().is_some_and(|floor| !floor.is_idle()) {
+            if Instant::now() > deadline {
+                return Err(fabrics::late("end what was begun", self.timeout));
+            }
+            self.turn(deadline)?;
+        }
+        Ok(())
+    }
+
+    fn drive(&self) -> Result<&Drive, CsdError> {
+        let found = self.found.as_ref().map(|(_, drive)| drive);
+        found.ok_or(CsdError::Malformed { what: "a call before hello" })
+    }
+
+    /// What the session is about, on this device.
+    fn terms(&self, session: &Session) -> Result<Terms, CsdError> {
+        let refused = |reason: String| CsdError::SessionRefused { reason };
+        let drive = self.drive()?;
+        let table = Table::decode(&session.manifest)
+            .map_err(|error| refused(format!("the manifest cannot be read: {error}")))?;
+        if session.sample_bytes == 0 {
+            return Err(refused("a sample has no bytes".to_owned()));
+        }
+        let sizes = (
+            session.recipe.len() as u64,
+            u64::from(session.sample_bytes),
+            session.max_batch,
+        );
+        let layout = Layout::new(drive.memory_bytes, sizes).map_err(refused)?;
+        let at = (&self.media, self.folder.as_deref());
+        let media = Media::of(&table, at, drive.media)?;
+        Ok(Terms {
+            table,
+            media,
+            recipe: (session.recipe.clone(), session.recipe_hash),
+            seed: session.seed,
+            sample_bytes: session.sample_bytes,
+            layout,
+        })
+    }
+
+    /// Makes sure of a set of ranges for each lane.
+    fn divide(&mut self, layout: Layout, deadline: Instant) -> Result<(), CsdError> {
+        if self.layout == Some(layout) {
+            return Ok(());
+        }
+        self.layout = None;
+        let drive = self.drive()?.clone();
+        let had = self.floor.as_mut().map(|floor| std::mem::take(&mut floor.range_sets));
+        for set in had.unwrap_or_default() {
+            let delete = Admin::RangeSets(RangeSets::Delete { set });
+            let step = ("delete a set of memory ranges", deadline);
+            let entry = delete.entry(drive.programs, Data::NONE);
+            let (cqe, _) = self.carrier.ask(entry, Content::None, step)?;
+            accepted(cqe.status, step.0)?;
+        }
+        for lane in 0..N_LANES {
+            let ranges = layout.ranges(lane, drive.memory);
+            let set = self.range_set(&drive, &ranges, deadline)?;
+            if let Some(floor) = &mut self.floor {
+                floor.range_sets.push(set);
+            }
+        }
+        self.layout = Some(layout);
+        Ok(())
+    }
+
+    fn range_set(
+        &mut self,
+        drive: &Drive,
+        ranges: &[MemoryRange],
+        deadline: Instant,
+    ) -> Result<u16, CsdError> {
+        let n_ranges = u8::try_from(ranges.len()).unwrap_or(u8::MAX);
+        let create = Admin::RangeSets(RangeSets::Create { n_ranges, set: 0 });
+        let data = ranges.iter().flat_map(MemoryRange::bytes).collect();
+        let step = ("make a set of memory ranges", deadline);
+        let entry = create.entry(drive.programs, Data::NONE);
+        let content = Content::ToController(data);
+        let (cqe, _) = self.carrier.ask(entry, content, step)?;
+        if matches!(cqe.status, Status::OVERLAPPING_RANGES | Status::TOO_MANY_RANGE_SETS)
+        {
+            let reason = "another host uses its memory".to_owned();
+            return Err(CsdError::Busy { reason, retry: RETRY });
+        }
+        accepted(cqe.status, step.0)?;
+        let malformed = CsdError::Malformed { what: "the number of a set of ranges" };
+        u16::try_from(cqe.result).map_err(|_| malformed)
+    }
+
+    fn poll_until(&mut self, deadline: Instant) -> Result<Polled, CsdError> {
+        self.fuse.check()?;
+        loop {
+            let finished = self.floor.as_mut().and_then(|own| own.finished.pop_front());
+            if let Some(finished) = finished
+                && let Some(polled) = self.answer(finished)?
+            {
+                return Ok(polled);
+            }
+            let is_over = Instant::now() >= deadline;
+            let turned = self.turn(deadline);
+            self.fuse.watch(turned)?;
+            let has_more =
+                self.floor.as_ref().is_some_and(|own| !own.finished.is_empty());
+            if is_over && !has_more {
+                return Ok(Polled::Nothing);
+            }
+        }
+    }
+
+    /// A batch as the host sees it.
+    fn answer(&mut self, finished: Finished) -> Result<Option<Polled>, CsdError> {
+        let Finished { job, slot, result, device_ns, lateness_ns } = finished;
+        let bytes = self.credits.payload_bytes(job).unwrap_or(0);
+        let ending = ending(result, bytes);
+        let answer = Answer { job, ending, device_ns, lateness_ns };
+        Ok(match self.credits.redeem(&answer)? {
+            Redeemed::Job(submission) => {
+                // Parts were held against their checksums; 0 is that of the answer.
+                let bring = |_: &mut [u8]| Ok(Ok(0));
+                Some(submission.with_slot(slot).complete(answer.ending, bring)?)
+            }
+            Redeemed::Again => Some(Polled::Extra),
+            Redeemed::Foreign => None,
+        })
+    }
+
+    /// Has an I/O command carried out, while batches go on.
+    fn ask(
+        &mut self,
+        entry: Sqe,
+        content: Content,
+        (doing, deadline): (&'static str, Instant),
+    ) -> Result<(Cqe, Vec<u8>), CsdError> {
+        if let Some(floor) = &mut self.floor {
+            floor.ask(entry, content);
+        }
+        loop {
+            self.turn(deadline)?;
+            if let Some(answer) = self.floor.as_mut().and_then(Floor::take_answer) {
+                return Ok(answer);
+            }
+            if Instant::now() > deadline {
+                return Err(fabrics::late(doing, self.timeout));
+            }
+        }
+    }
+
+    /// Makes sure that the program takes the recipe.
+    fn probe(&mut self, terms: &Terms, deadline: Instant) -> Result<(), CsdError> {
+        let drive = self.drive()?.clone();
+        let mut part = terms.probe(&drive);
+        for (entry, content) in std::mem::take(&mut part.fills) {
+            let step = ("write the recipe to its memory", deadline);
+            let (cqe, _) = self.ask(entry, content, step)?;
+            accepted(cqe.status, step.0)?;
+        }
+        let sets = self.floor.as_ref().and_then(|floor| floor.range_sets.first());
+        let execute = part.execute(&drive, sets.copied().unwrap_or(0));
+        let step = ("try the recipe", deadline);
+        let (cqe, _) = self.ask(execute, Content::None, step)?;
+        match cqe.status {
+            Status::PROGRAM_DATA | Status::INVALID_FIELD => {
+                let reason = format!(
+                    "its program does not take the recipe or the size of its samples ({}); use the same \
+                     release on both sides, or leave the device out",
+                    cqe.status
+                );
+                Err(CsdError::SessionRefused { reason })
+            }
+            status => accepted(status, step.0),
+        }
+    }
+
+    /// The record as the device's blocks have it; `None` where they cannot be read.
+    fn record(
+        &mut self,
+        sample: SampleId,
+        deadline: Instant,
+    ) -> Result<Option<Vec<u8>>, CsdError> {
+        let drive = self.drive()?.clone();
+        let Some(terms) = &self.terms else { return Ok(None) };
+        let extent = terms.table.extent(sample);
+        let Some(Span { mut first, mut n_blocks, offset }) = terms.media.span(extent)
+        else {
+            return Ok(None);
+        };
+        let most = drive.transfer / drive.media.1;
+        let mut bytes = Vec::new();
+        while n_blocks > 0 {
+            let n = n_blocks.min(most.max(1));
+            let read = Blocks::Read { first, n_blocks: n };
+            let entry = read.entry(drive.blocks, Data::NONE);
+            let content = Content::ToHost(n * drive.media.1);
+            let (cqe, part) = self.ask(entry, content, ("attest", deadline))?;
+            if !cqe.status.is_success() {
+                return Ok(None);
+            }
+            bytes.extend_from_slice(&part);
+            (first, n_blocks) = (first + u64::from(n), n_blocks - n);
+        }
+        let (from, len) = (offset as usize, extent.len as usize);
+        Ok(bytes.get(from..from + len).map(<[u8]>::to_vec))
+    }
+
+    fn try_open(&mut self, session: &Session) -> Result<(), CsdError> {
+        self.credits.begin(session)?;
+        self.terms = None;
+        let deadline = self.deadline();
+        self.drain(deadline)?;
+        let terms = self.terms(session)?;
+        // Listing files may have taken long.
+        let deadline = self.deadline();
+        self.divide(terms.layout, deadline)?;
+        self.probe(&terms, deadline)?;
+        self.terms = Some(terms);
+        self.credits.begun(session);
+        Ok(())
+    }
+
+    /// Passes a result on; where the device is lost, its slots come back.
+    fn watch<T>(&mut self, result: Result<T, CsdError>) -> Result<T, Lost> {
+        if result.is_err()
+            && let Some(floor) = &mut self.floor
+        {
+            floor.forget();
+        }
+        self.credits.watch(result)
+    }
+}
+
+impl Producer for Nvme {
+    fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
+        if let Err(error) = self.fuse.check() {
+            return Err(refuse(job, slot, error));
+        }
+        let travelling = self.credits.issue(job, slot)?;
+        let slot = self.credits.lend(travelling.id).expect("it was just issued");
+        let Self { carrier, floor, terms, fuse, .. } = self;
+        if let Some(floor) = floor {
+            floor.begin(travelling, slot);
+            // What fails here fails in the next poll, too, which says so.
+            let _ = fuse.watch(floor.advance(&mut **carrier, terms.as_ref()));
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Result<Polled, Lost> {
+        let polled = self.poll_until(Instant::now() + timeout);
+        self.watch(polled)
+    }
+
+    fn revoke(&mut self, job: JobId) -> Result<(), Lost> {
+        let checked = self.fuse.check();
+        self.watch(checked)?;
+        if let (Some(serial), Some(floor)) = (self.credits.revoke(job), &mut self.floor) {
+            floor.revoke(serial);
+        }
+        Ok(())
+    }
+
+    fn abandon(&mut self) -> Result<(), Lost> {
+        let checked = self.fuse.check();
+        self.watch(checked)?;
+        self.credits.forget();
+        if let Some(floor) = &mut self.floor {
+            floor.forget();
+        }
+        Ok(())
+    }
+}
+
+impl Transport for Nvme {
+    fn hello(&mut self) -> Result<Capabilities, CsdError> {
+        self.fuse.check()?;
+        if let Some((capabilities, _)) = &self.found {
+            return Ok(capabilities.clone());
+        }
+        let deadline = self.deadline();
+        let found = Drive::find(&mut *self.carrier, deadline);
+        let drive = self.fuse.watch(found)?;
+        let known = Recipe::known_before_cut();
+        let capabilities = Capabilities {
+            protocol_version: PROTOCOL_VERSION,
+            name: drive.name.clone(),
+            emulated: drive.emulated,
+            // Its program is of this version; what it cannot do it says by a status.
+            ops: known.into_iter().map(str::to_owned).collect(),
+            slots: SLOTS,
+            // A larger one than its memory is made in parts.
+            max_batch_bytes: u64::MAX,
+            features: Vec::new(),
+        };
+        self.credits.allow(&capabilities)?;
+        self.floor = Some(Floor::new(drive.clone(), self.timeout));
+        self.found = Some((capabilities.clone(), drive));
+        Ok(capabilities)
+    }
+
+    fn open(&mut self, session: &Session) -> Result<(), CsdError> {
+        self.fuse.check()?;
+        let opened = self.try_open(session);
+        self.fuse.watch(opened)
+    }
+
+    fn attest(
+        &mut self,
+        inquiry: &Inquiry,
+    ) -> Result<Option<Vec<Option<RecordDigest>>>, CsdError> {
+        self.fuse.check()?;
+        let deadline = self.deadline();
+        let n_samples = self.terms.as_ref().map_or(0, |terms| terms.table.n_samples());
+        if let Some(SampleId(id)) = inquiry.samples.iter().find(|id| id.0 >= n_samples) {
+            let reason = format!("there is no sample {id} in this session");
+            return Err(CsdError::SessionRefused { reason });
+        }
+        let mut digests = Vec::new();
+        for sample in &inquiry.samples {
+            let record = self.record(*sample, deadline);
+            let record = self.fuse.watch(record)?;
+            digests.push(record.map(|record| RecordDigest::of(&record, inquiry.seed)));
+        }
+        Ok(Some(digests))
+    }
+
+    fn stats(&mut self) -> Result<DeviceStats, CsdError> {
+        self.fuse.check()?;
+        let Some(floor) = &self.floor else { return Ok(DeviceStats::default()) };
+        let queued = u32::try_from(floor.n_works()).unwrap_or(u32::MAX);
+        Ok(DeviceStats { queued, ..floor.counted.clone() })
+    }
+}

@@ -1,0 +1,465 @@
+//! NVMe/TCP in user space: an admin queue and an I/O queue, each a connection, without root and without the
+//! kernel's driver.
+//!
+//! `nvme::host` has the bytes of a connection; here are its sockets, its deadlines, how a controller is
+//! begun and ended, and the keep-alives in between.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use bothends_nvme::commands::{Admin, ConnectData, Fabrics, Feature, Wide};
+use bothends_nvme::host::{Connection, Content, Heard, Wish};
+use bothends_nvme::{Cqe, Data, Sqe, Status};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::carrier::Carrier;
+use crate::CsdError;
+use crate::words::address::NvmeTarget;
+
+/// Entries of the admin queue and of the I/O queue. One less may be under way.
+const ADMIN_ENTRIES: u16 = 32;
+const IO_ENTRIES: u16 = 64;
+/// A host that says nothing for so long is gone.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// What a connection holds of what has arrived: two of the longest PDUs.
+const ARRIVED_BYTES: usize = (2 << 20) + (8 << 10);
+/// How often it is asked whether a controller is ready.
+const LOOK: Duration = Duration::from_millis(2);
+/// How long a device that has no queue left is left alone.
+const RETRY: Duration = Duration::from_secs(2);
+
+const CAP: u32 = 0x00;
+const CC: u32 = 0x14;
+const CSTS: u32 = 0x1c;
+/// Entries of 64 and 16 bytes, all command sets (CSS 110b), and enabled.
+const ENABLE: u64 = 0x0046_0061;
+/// The same with a notification of shutdown.
+const SHUTDOWN: u64 = 0x0046_4061;
+
+/// A controller over TCP.
+#[derive(Debug)]
+pub(super) struct Fabric {
+    admin: Queue,
+    io: Queue,
+    timeout: Duration,
+    /// When the controller is told next that this host is there.
+    next_alive: Instant,
+    /// Until when that has to be answered, with its identifier.
+    alive: Option<(u16, Instant)>,
+}
+
+/// One connection.
+#[derive(Debug)]
+struct Queue {
+    socket: TcpStream,
+    wire: Connection,
+    arrived: Vec<u8>,
+    begin: usize,
+    end: usize,
+    out: Vec<u8>,
+    sent: usize,
+}
+
+/// What this process calls itself. Two that had one name could not be told apart by a device.
+#[derive(Debug)]
+struct HostName {
+    id: [u8; 16],
+    name: String,
+}
+
+impl HostName {
+    fn new() -> Self {
+        let random = || RandomState::new().hash_one(Instant::now());
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&random().to_le_bytes());
+        id[8..].copy_from_slice(&random().to_le_bytes());
+        // A UUID of random bits: version 4, variant 1.
+        id[6] = id[6] & 0x0f | 0x40;
+        id[8] = id[8] & 0x3f | 0x80;
+        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let part = |from: usize, to: usize| &hex[from..to];
+        let uuid = [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)];
+        let name = format!("nqn.2014-08.org.nvmexpress:uuid:{}", uuid.join("-"));
+        Self { id, name }
+    }
+}
+
+impl Fabric {
+    /// Reaches the subsystem of `target` and has its controller ready.
+    pub(super) fn connect(
+        target: &NvmeTarget,
+        timeout: Duration,
+    ) -> Result<Self, CsdError> {
+        let deadline = Instant::now() + timeout;
+        let host = HostName::new();
+        let wish = Wish { header_digest: target.digests, data_digest: target.digests };
+        let mut admin = Queue::connect(target, (wish, ADMIN_ENTRIES), deadline)?;
+        let alive_ms = u32::try_from(KEEP_ALIVE.as_millis()).unwrap_or(u32::MAX);
+        let controller =
+            admin.join(target, (0, ConnectData::NEW, alive_ms), (&host, deadline))?;
+        admin.enable(deadline)?;
+        let queues = Admin::SetFeature { feature: Feature::Queues, value: 0 };
+        let step = ("set the number of queues", deadline);
+        let (cqe, _) = admin.ask(queues.entry(0, Data::NONE), Content::None, step)?;
+        accepted(cqe.status, step.0)?;
+        let mut io = Queue::connect(target, (wish, IO_ENTRIES), deadline)?;
+        io.join(target, (1, controller, 0), (&host, deadline))?;
+        let next_alive = Instant::now() + KEEP_ALIVE / 2;
+        Ok(Self { admin, io, timeout, next_alive, alive: None })
+    }
+
+    /// Says that this host is there, when it is time.
+    fn stay_alive(&mut self) -> Result<(), CsdError> {
+        let now = Instant::now();
+        if self.alive.is_some_and(|(_, by)| now > by) {
+            return Err(late("keep alive", self.timeout));
+        }
+        if self.alive.is_none() && now >= self.next_alive {
+            let entry = Admin::KeepAlive.entry(0, Data::NONE);
+            let sent = self.admin.send(entry, Content::None);
+            self.alive = sent.map(|id| (id, now + self.timeout));
+            self.next_alive = now + KEEP_ALIVE / 2;
+        }
+        Ok(())
+    }
+
+    /// Takes what the admin queue says unasked.
+    fn hear_admin(&mut self) -> Result<(), CsdError> {
+        let alive = &mut self.alive;
+        self.admin.receive("keep alive", &mut |heard| {
+            if let Heard::Completion(cqe) = heard
+                && alive.is_some_and(|(id, _)| id == cqe.id)
+            {
+                *alive = None;
+            }
+        })?;
+        Ok(())
+    }
+}
+
+impl Carrier for Fabric {
+    fn send(&mut self, entry: Sqe, content: &Content) -> Result<Option<u16>, CsdError> {
+        if self.io.wire.n_free() == 0 {
+            return Ok(None);
+        }
+        let id = self.io.send(entry, content.clone());
+        self.io.flush("send a command")?;
+        Ok(id)
+    }
+
+    fn ask(
+        &mut self,
+        entry: Sqe,
+        content: Content,
+        step: (&'static str, Instant),
+    ) -> Result<(Cqe, Vec<u8>), CsdError> {
+        let answered = self.admin.ask(entry, content, step)?;
+        // A keep-alive that was under way may have been answered meanwhile.
+        self.alive = None;
+        Ok(answered)
+    }
+
+    fn pump(
+        &mut self,
+        deadline: Instant,
+        heard: &mut dyn FnMut(Heard<'_>),
+    ) -> Result<(), CsdError> {
+        self.stay_alive()?;
+        let doing = "wait for a command";
+        self.io.flush(doing)?;
+        self.admin.flush("keep alive")?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        wait(&[&self.io, &self.admin], left).map_err(CsdError::lost(doing))?;
+        self.hear_admin()?;
+        while self.io.receive(doing, heard)? {}
+        self.io.flush(doing)
+    }
+
+    fn set_in_capsule(&mut self, bytes: u32) {
+        self.io.wire.set_in_capsule(bytes);
+    }
+}
+
+impl Drop for Fabric {
+    /// Tells the controller, as far as that goes without waiting; the end of the connections says the same.
+    fn drop(&mut self) {
+        let set = Fabrics::PropertySet { offset: CC, wide: Wide::No, value: SHUTDOWN };
+        self.admin.send(set.entry(), Content::None);
+        let _ = self.admin.flush("shut down");
+    }
+}
+
+impl Queue {
+    /// A connection on which both sides have agreed on the format of PDUs.
+    fn connect(
+        target: &NvmeTarget,
+        (wish, entries): (Wish, u16),
+        deadline: Instant,
+    ) -> Result<Self, CsdError> {
+        let unreachable =
+            |source| CsdError::Unreachable { address: target.to_string(), source };
+        let named = (target.host.as_str(), target.port).to_socket_addrs();
+        let mut last = io::Error::new(ErrorKind::NotFound, "the name does not resolve");
+        let mut socket = None;
+        for at in named.map_err(unreachable)? {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match TcpStream::connect_timeout(&at, left.max(Duration::from_millis(1))) {
+                Ok(connected) => {
+                    socket = Some(connected);
+                    break;
+                }
+                Err(error) => last = error,
+            }
+        }
+        let socket = socket.ok_or(last).map_err(unreachable)?;
+        let doing = "begin a connection";
+        let set = socket.set_nodelay(true).and_then(|()| socket.set_nonblocking(true));
+        set.map_err(CsdError::lost(doing))?;
+        let mut own = Self {
+            socket,
+            wire: Connection::new(wish, entries - 1),
+            arrived: vec![0; ARRIVED_BYTES],
+            begin: 0,
+            end: 0,
+            out: Vec::new(),
+            sent: 0,
+        };
+        own.wire.begin(&mut own.out);
+        while !own.wire.is_open() {
+            own.step((doing, deadline), &mut |_| ())?;
+        }
+        Ok(own)
+    }
+
+    /// Makes this connection queue `queue` of a controller, whose number is the answer.
+    fn join(
+        &mut self,
+        target: &NvmeTarget,
+        (queue, controller, keep_alive_ms): (u16, u16, u32),
+        (host, deadline): (&HostName, Instant),
+    ) -> Result<u16, CsdError> {
+        let entries = if queue == 0 { ADMIN_ENTRIES } else { IO_ENTRIES };
+        let connect =
+            Fabrics::Connect { queue, size: entries - 1, attributes: 0, keep_alive_ms };
+        let data = ConnectData {
+            host_id: host.id,
+            controller,
+            subsystem: target.subsystem.clone(),
+            host: host.name.clone(),
+        };
+        let content = Content::ToController(data.bytes().to_vec());
+        let (cqe, _) = self.ask(connect.entry(), content, ("connect", deadline))?;
+        refused(cqe.status, target)?;
+        Ok(u16::try_from(cqe.result & 0xffff).unwrap_or(0))
+    }
+
+    /// Enables the controller and waits until it is ready.
+    fn enable(&mut self, deadline: Instant) -> Result<(), CsdError> {
+        let step = ("enable the controller", deadline);
+        let capabilities = self.property(CAP, Wide::Yes, step)?;
+        if capabilities >> 43 & 1 == 0 {
+            return Err(CsdError::Unfit {
+                what: "the device has blocks alone, and neither memory nor programs"
+                    .to_owned(),
+                remedy: "use a device with computational programs, as firmware-sim is",
+            });
+        }
+        let set = Fabrics::PropertySet { offset: CC, wide: Wide::No, value: ENABLE };
+        let (cqe, _) = self.ask(set.entry(), Content::None, step)?;
+        accepted(cqe.status, step.0)?;
+        loop {
+            let status = self.property(CSTS, Wide::No, step)?;
+            if status & 2 != 0 {
+                let source = io::Error::other("the controller says that it has failed");
+                return Err(CsdError::LinkLost { doing: step.0, source });
+            }
+            if status & 1 == 1 {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn property(
+        &mut self,
+        offset: u32,
+        wide: Wide,
+        step: (&'static str, Instant),
+    ) -> Result<u64, CsdError> {
+        let get = Fabrics::PropertyGet { offset, wide };
+        let (cqe, _) = self.ask(get.entry(), Content::None, step)?;
+        accepted(cqe.status, step.0)?;
+        Ok(cqe.result)
+    }
+
+    /// Has a command sent with the next flush.
+    fn send(&mut self, entry: Sqe, content: Content) -> Option<u16> {
+        self.wire.send(entry, content, &mut self.out)
+    }
+
+    /// Has a command carried out, and waits.
+    fn ask(
+        &mut self,
+        entry: Sqe,
+        content: Content,
+        step: (&'static str, Instant),
+    ) -> Result<(Cqe, Vec<u8>), CsdError> {
+        let Some(id) = self.send(entry, content) else {
+            let what = "the device answers none of the commands before";
+            return Err(CsdError::LinkLost {
+                doing: step.0,
+                source: io::Error::other(what),
+            });
+        };
+        let (mut data, mut done) = (Vec::new(), None);
+        while done.is_none() {
+            self.step(step, &mut |heard| match heard {
+                Heard::Data { id: of, bytes, .. } if of == id => {
+                    data.extend_from_slice(bytes);
+                }
+                Heard::Completion(cqe) if cqe.id == id => done = Some(cqe),
+                Heard::Data { .. } | Heard::Completion(_) => {}
+            })?;
+        }
+        let cqe = done.ok_or_else(|| late(step.0, Duration::ZERO))?;
+        Ok((cqe, data))
+    }
+
+    /// Sends, and takes what has come; waits for something until the deadline.
+    fn step(
+        &mut self,
+        (doing, deadline): (&'static str, Instant),
+        heard: &mut dyn FnMut(Heard<'_>),
+    ) -> Result<(), CsdError> {
+        self.flush(doing)?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let source = io::Error::new(ErrorKind::TimedOut, "it did not answer in time");
+            return Err(CsdError::LinkLost { doing, source });
+        }
+        wait(&[self], left).map_err(CsdError::lost(doing))?;
+        self.receive(doing, heard)?;
+        Ok(())
+    }
+
+    /// Sends what the socket takes now.
+    fn flush(&mut self, doing: &'static str) -> Result<(), CsdError> {
+        while self.sent < self.out.len() {
+            match self.socket.write(&self.out[self.sent..]) {
+                Ok(0) => return Err(gone(doing)),
+                Ok(n) => self.sent += n,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(CsdError::lost(doing)(error)),
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// Takes what the socket has now; false where it has nothing.
+    fn receive(
+        &mut self,
+        doing: &'static str,
+        heard: &mut dyn FnMut(Heard<'_>),
+    ) -> Result<bool, CsdError> {
+        if self.end == self.arrived.len() {
+            self.arrived.copy_within(self.begin..self.end, 0);
+            (self.begin, self.end) = (0, self.end - self.begin);
+        }
+        let n = match self.socket.read(&mut self.arrived[self.end..]) {
+            Ok(0) => return Err(gone(doing)),
+            Ok(n) => n,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
+            Err(error) => return Err(CsdError::lost(doing)(error)),
+        };
+        self.end += n;
+        let whole = &self.arrived[self.begin..self.end];
+        let taken = self.wire.take(whole, &mut self.out, heard);
+        match taken {
+            Ok(taken) => self.begin += taken,
+            Err(broken) => {
+                // The connection ends either way.
+                let _ = self.flush(doing);
+                let source = io::Error::other(broken.to_string());
+                return Err(CsdError::LinkLost { doing, source });
+            }
+        }
+        if self.begin == self.end {
+            (self.begin, self.end) = (0, 0);
+        }
+        Ok(true)
+    }
+}
+
+/// Waits until one of the sockets has something, or takes what it did not.
+fn wait(queues: &[&Queue], left: Duration) -> io::Result<()> {
+    let mut all: Vec<PollFd<'_>> = queues
+        .iter()
+        .map(|queue| {
+            let has_more = queue.sent < queue.out.len();
+            let write = if has_more { PollFlags::POLLOUT } else { PollFlags::empty() };
+            PollFd::new(queue.socket.as_fd(), PollFlags::POLLIN | write)
+        })
+        .collect();
+    // Rounded up: a wait of nothing would spin.
+    let ms = left.as_nanos().div_ceil(1_000_000);
+    let timeout = PollTimeout::from(u16::try_from(ms).unwrap_or(u16::MAX));
+    match poll(&mut all, timeout) {
+        Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// The device has closed the connection.
+fn gone(doing: &'static str) -> CsdError {
+    let source = io::Error::new(ErrorKind::UnexpectedEof, "it closed the connection");
+    CsdError::LinkLost { doing, source }
+}
+
+/// The device has not answered in time.
+pub(super) fn late(doing: &'static str, waited: Duration) -> CsdError {
+    let what = format!("it did not answer within {waited:.0?}");
+    CsdError::LinkLost { doing, source: io::Error::new(ErrorKind::TimedOut, what) }
+}
+
+/// A command that every controller carries out.
+pub(super) fn accepted(status: Status, doing: &'static str) -> Result<(), CsdError> {
+    if status.is_success() {
+        return Ok(());
+    }
+    let source = io::Error::other(format!("the controller says: {status}"));
+    Err(CsdError::LinkLost { doing, source })
+}
+
+/// Why a controller does not take a host.
+fn refused(status: Status, target: &NvmeTarget) -> Result<(), CsdError> {
+    let name = &target.subsystem;
+    match status {
+        Status::SUCCESS => Ok(()),
+        Status::CONNECT_PARAMETER | Status::CONNECT_RESTART_DISCOVERY => {
+            Err(CsdError::Unfit {
+                what: format!(
+                    "there is no subsystem {name} at {}:{}",
+                    target.host, target.port
+                ),
+                remedy: "write the name that the device prints when it starts behind the port, \
+                         as nvme-tcp://HOST:PORT/NQN",
+            })
+        }
+        Status::CONNECT_BUSY => {
+            let reason = "it has no controller left for another host".to_owned();
+            Err(CsdError::Busy { reason, retry: RETRY })
+        }
+        Status::CONNECT_HOST => Err(CsdError::Unfit {
+            what: format!("the subsystem {name} does not take this host"),
+            remedy: "let the device take hosts that it does not know",
+        }),
+        other => accepted(other, "connect"),
+    }
+}

@@ -1,0 +1,132 @@
+//! Where the records of a data set are on a device's blocks.
+//!
+//! The device has the files of a folder one after the other, sorted by their paths, each from the beginning of
+//! a block on; or it has one file from its first block on. Host and device list a folder by the same function,
+//! and before any batch the host holds the device's bytes against its own (`Transport::attest`).
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bothends_core::sample::{Extent, FileIdx};
+use bothends_dataset::Table;
+
+use crate::CsdError;
+use crate::words::address::MediaAt;
+
+/// Blocks of the media that hold a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    /// The first.
+    pub(super) first: u64,
+    /// How many.
+    pub(super) n_blocks: u32,
+    /// Where the record begins in the first.
+    pub(super) offset: u32,
+}
+
+/// Where each file of a table begins, in blocks.
+#[derive(Debug)]
+pub(super) struct Media {
+    first: Vec<u64>,
+    block_bytes: u32,
+}
+
+impl Media {
+    /// Of `table`, whose files are below `folder`, on `n_blocks` blocks.
+    ///
+    /// # Errors
+    /// One line: the folder cannot be listed, or the blocks cannot hold its files.
+    pub(super) fn of(
+        table: &Table,
+        (at, folder): (&MediaAt, Option<&Path>),
+        (n_blocks, block_bytes): (u64, u32),
+    ) -> Result<Self, CsdError> {
+        let refused = |reason: String| CsdError::SessionRefused { reason };
+        let n_files = table.n_files();
+        let names = (0..n_files).map(|n| FileIdx(u32::try_from(n).unwrap_or(u32::MAX)));
+        let folder = match at {
+            MediaAt::Image if n_files == 1 => {
+                return Ok(Self { first: vec![0], block_bytes });
+            }
+            MediaAt::Image => {
+                return Err(refused(format!(
+                    "the data set has {n_files} files, and media=image is for one; leave it out, or pack \
+                     the data into a store"
+                )));
+            }
+            MediaAt::Folder(folder) => folder,
+            MediaAt::DataRoot => folder.ok_or_else(|| {
+                refused(
+                    "an NVMe device has one medium and the data set several roots; use one root"
+                        .to_owned(),
+                )
+            })?,
+        };
+        let files = files(folder).map_err(|(path, source)| {
+            let path = path.display();
+            refused(format!("the folder {path}, which tells what is on the device, cannot be read: {source}"))
+        })?;
+        let mut begins = HashMap::with_capacity(files.len());
+        let mut next = 0_u64;
+        for (path, bytes) in files {
+            let below = path.strip_prefix(folder).unwrap_or(&path).to_path_buf();
+            begins.insert(below, next);
+            next += bytes.div_ceil(block_bytes.into());
+        }
+        let find = |file| {
+            let path = table.file_path(file);
+            let first = begins.get(Path::new(&path)).copied();
+            first.ok_or_else(|| {
+                refused(format!("{path} is not among the files of {}", folder.display()))
+            })
+        };
+        let first = names.map(find).collect::<Result<_, _>>()?;
+        if next != n_blocks {
+            return Err(CsdError::OtherData {
+                what: format!(
+                    "the files of {} take {next} blocks, and the device has {n_blocks}",
+                    folder.display()
+                ),
+            });
+        }
+        Ok(Self { first, block_bytes })
+    }
+
+    /// The blocks of a record; `None` where nothing can be there.
+    pub(super) fn span(&self, extent: Extent) -> Option<Span> {
+        let block = u64::from(self.block_bytes);
+        let file = usize::try_from(extent.file.0).ok()?;
+        let end = extent.offset.checked_add(extent.len.into())?;
+        let n_blocks = end.div_ceil(block).checked_sub(extent.offset / block)?;
+        Some(Span {
+            first: self.first.get(file)?.checked_add(extent.offset / block)?,
+            n_blocks: u32::try_from(n_blocks).ok()?,
+            offset: u32::try_from(extent.offset % block).ok()?,
+        })
+    }
+}
+
+/// The files below `folder` that hold something, with their lengths, in the order in which an NVMe device has
+/// them on its blocks. Links are left out.
+///
+/// # Errors
+/// A folder that cannot be read, and why.
+pub fn files(folder: &Path) -> Result<Vec<(PathBuf, u64)>, (PathBuf, io::Error)> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let unreadable = |source| (folder.clone(), source);
+        for entry in folder.read_dir().map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?;
+            let metadata = entry.metadata().map_err(unreadable)?;
+            if metadata.is_dir() {
+                folders.push(entry.path());
+            } else if metadata.is_file() && metadata.len() > 0 {
+                files.push((entry.path(), metadata.len()));
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}

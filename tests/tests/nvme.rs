@@ -1,0 +1,194 @@
+//! A host and an NVMe device without an agent: the same stream, whatever becomes of the device, and one line
+//! for a device that cannot be used.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use bothends_core::one_line;
+use bothends_firmware_sim::nvme::{
+    Batches, BlockMedia, Call, Checksum, Done, Program, Subsystem, SubsystemConfig,
+    Target, TargetConfig,
+};
+use bothends_nvme::Status;
+use bothends_runtime::EpochResult;
+use bothends_tests::programs::eventually;
+use bothends_tests::{Setup, assert_whole, generated};
+
+const NAME: &str = "nqn.2026-11.dev.bothends:test";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A target in this process; its address.
+fn target(
+    media: &Path,
+    memory_bytes: usize,
+    programs: Vec<Arc<dyn Program>>,
+) -> (Target, String) {
+    let subsystem = Subsystem::new(SubsystemConfig {
+        name: NAME.to_owned(),
+        serial: "TEST0".to_owned(),
+        media: BlockMedia::open(media).unwrap(),
+        memory_bytes,
+        programs,
+    });
+    let config = TargetConfig {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        advertise: None,
+        cores: 2,
+    };
+    let target = Target::start(&config, subsystem).unwrap();
+    let url = format!("nvme-tcp://{}/{NAME}", target.address());
+    (target, url)
+}
+
+fn batches() -> Vec<Arc<dyn Program>> {
+    vec![Arc::new(Checksum), Arc::new(Batches::new(2))]
+}
+
+fn alone() -> EpochResult {
+    Setup::new(&generated().unwrap()).run().unwrap()
+}
+
+fn with(strategy: &'static str, url: &str) -> EpochResult {
+    let data = generated().unwrap();
+    let devices = vec![url.to_owned()];
+    let setup = Setup { strategy, devices, require_devices: true, ..Setup::new(&data) };
+    setup.run().unwrap()
+}
+
+fn made(epoch: &EpochResult) -> u32 {
+    epoch.back.iter().map(|back| back.batches).sum()
+}
+
+#[test]
+fn every_strategy_delivers_the_hosts_stream() {
+    let (_target, url) = target(&generated().unwrap(), 64 << 20, batches());
+    let alone = alone();
+    for strategy in ["csd", "ordered", "wrr", "mte"] {
+        let epoch = with(strategy, &url);
+        assert_whole(&epoch, alone.samples).unwrap();
+        assert_eq!(epoch.content_digest, alone.content_digest, "{strategy}");
+        assert!(strategy != "csd" || made(&epoch) > 0, "{:?}", epoch.back);
+        if strategy == "ordered" {
+            assert_eq!(epoch.stream_digest, alone.stream_digest);
+        }
+    }
+}
+
+/// A batch of 1.2 MB is made in parts where the device's memory is small; digests are on.
+#[test]
+fn a_batch_larger_than_the_memory_is_made_in_parts() {
+    let (_target, url) = target(&generated().unwrap(), 3 << 20, batches());
+    let epoch = with("csd", &format!("{url}?digests=on"));
+    assert_eq!(epoch.content_digest, alone().content_digest);
+    assert!(made(&epoch) > 0);
+}
+
+/// Makes some batches and then none until it is told that it may end.
+#[derive(Debug)]
+struct Stuck {
+    batches: Batches,
+    n_begun: AtomicU32,
+    may_end: AtomicBool,
+}
+
+const BEFORE_STUCK: u32 = 3;
+
+#[derive(Debug)]
+struct Lent(Arc<Stuck>);
+
+impl Program for Lent {
+    fn id(&self) -> u64 {
+        self.0.batches.id()
+    }
+
+    fn run(&self, call: &Call<'_>) -> Result<Done, Status> {
+        let Stuck { batches, n_begun, may_end } = &*self.0;
+        if n_begun.fetch_add(1, Ordering::AcqRel) >= BEFORE_STUCK {
+            eventually(PATIENCE, || may_end.load(Ordering::Acquire));
+        }
+        batches.run(call)
+    }
+}
+
+#[test]
+fn a_target_that_is_gone_costs_its_claims_and_nothing_else() {
+    let alone = alone();
+    for strategy in ["csd", "ordered"] {
+        let stuck = Arc::new(Stuck {
+            batches: Batches::new(2),
+            n_begun: AtomicU32::new(0),
+            may_end: AtomicBool::new(false),
+        });
+        let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Lent(Arc::clone(&stuck)))];
+        let (target, url) = target(&generated().unwrap(), 64 << 20, programs);
+        let watched = Arc::clone(&stuck);
+        let end = std::thread::spawn(move || {
+            let n_begun = || watched.n_begun.load(Ordering::Acquire);
+            assert!(eventually(PATIENCE, || n_begun() > BEFORE_STUCK));
+            // The program ends with the device that runs it.
+            let release = Arc::clone(&watched);
+            let later = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(200));
+                release.may_end.store(true, Ordering::Release);
+            });
+            drop(target);
+            later.join().unwrap();
+        });
+        let data = generated().unwrap();
+        let setup = Setup { strategy, devices: vec![url], ..Setup::new(&data) };
+        let epoch = setup.run().unwrap();
+        end.join().unwrap();
+        assert_eq!(epoch.content_digest, alone.content_digest, "{strategy}");
+        assert_eq!(epoch.samples, alone.samples);
+        let failure = epoch.back[0].failure.clone().unwrap_or_default();
+        assert!(failure.contains("lost the device"), "{strategy}: {:?}", epoch.back);
+    }
+}
+
+/// What is said of a device that cannot be used.
+fn refusal(url: &str) -> String {
+    let data = generated().unwrap();
+    let devices = vec![url.to_owned()];
+    let setup = Setup { devices, require_devices: true, ..Setup::new(&data) };
+    one_line(&*setup.run().map(|_| ()).unwrap_err())
+}
+
+#[test]
+fn a_device_that_cannot_be_used_is_named_with_the_remedy() {
+    let data = generated().unwrap();
+    let (_target, url) = target(&data, 64 << 20, batches());
+    let other = url.replace(":test", ":other");
+    let said = refusal(&other);
+    assert!(
+        said.contains("there is no subsystem nqn.2026-11.dev.bothends:other"),
+        "{said}"
+    );
+    assert!(said.contains("nvme-tcp://HOST:PORT/NQN"), "{said}");
+
+    let (_target, url) = target_without(&data);
+    let said = refusal(&url);
+    assert!(said.contains("does not have the program preprocess_batch_v1"), "{said}");
+    assert!(said.contains("load it"), "{said}");
+
+    let (_target, url) = target(&data, 0, batches());
+    let said = refusal(&url);
+    assert!(said.contains("memory has 0 bytes"), "{said}");
+    assert!(said.contains("give it more memory"), "{said}");
+
+    let class = data.join("class-000");
+    let (_target, url) = target(&class, 64 << 20, batches());
+    let said = refusal(&url);
+    assert!(said.contains("the device has another copy of the data"), "{said}");
+    let here = format!("{url}?media={}", class.display());
+    let said = refusal(&here);
+    assert!(said.contains("is not among the files of"), "{said}");
+    let said = refusal(&format!("{url}?media=image"));
+    assert!(said.contains("media=image is for one"), "{said}");
+}
+
+fn target_without(data: &Path) -> (Target, String) {
+    target(data, 64 << 20, vec![Arc::new(Checksum)])
+}
