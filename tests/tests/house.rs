@@ -171,6 +171,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("terminal_size", &["cli"]),
     ("tokio", &["storage"]),
     ("tokio-rustls", &["storage"]),
+    ("wasmtime", &["firmware-sim"]),
     (
         "xxhash-rust",
         &["core", "dataset", "ops", "csd", "agent", "runtime", "pack", "firmware-sim"],

@@ -1,17 +1,18 @@
 //! The subsystem: namespaces that all hosts share, and their commands.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use bothends_nvme::commands::{Blocks, Durable, Execute, Memory as MemoryCommand, Set};
+use bothends_nvme::commands::{
+    Activate, Blocks, Durable, Execute, Memory as MemoryCommand, Set,
+};
 use bothends_nvme::logs::Smart;
 use bothends_nvme::{Sqe, Status};
 
 use super::blocks::BlockMedia;
 use super::memory::Memory;
-use super::programs::{Execution, Program, Programs};
+use super::programs::{Execution, Program, Programs, runtimes};
 use super::{BLOCK_BYTES, BLOCKS, MEMORY, PROGRAMS};
 
 /// What a subsystem is made of.
@@ -35,7 +36,7 @@ pub struct Subsystem {
     pub(super) name: String,
     pub(super) serial: String,
     pub(super) media: BlockMedia,
-    pub(super) memory: Memory,
+    pub(super) memory: Arc<Memory>,
     programs: Mutex<Programs>,
     began: Instant,
     reads: AtomicU64,
@@ -61,8 +62,8 @@ impl Subsystem {
             name: config.name,
             serial: config.serial,
             media: config.media,
-            memory: Memory::new(config.memory_bytes),
-            programs: Mutex::new(Programs::new(config.programs, BTreeMap::new())),
+            memory: Arc::new(Memory::new(config.memory_bytes)),
+            programs: Mutex::new(Programs::new(config.programs, runtimes())),
             began: Instant::now(),
             reads: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
@@ -73,6 +74,17 @@ impl Subsystem {
 
     pub(super) fn programs(&self) -> MutexGuard<'_, Programs> {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Activates a program, or deactivates it. May take as long as a compiler does.
+    pub(super) fn activate(&self, program: u16, active: Activate) -> Result<u64, Status> {
+        let preparation = self.programs().activate(program, active)?;
+        if let Some(preparation) = preparation {
+            // Not while the namespace is locked: others load and execute meanwhile.
+            let made = preparation.program()?;
+            self.programs().install(&preparation, made)?;
+        }
+        Ok(0)
     }
 
     /// The command set of a namespace.
