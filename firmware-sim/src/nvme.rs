@@ -15,6 +15,7 @@
 //! ([`MOST_DATA`]), data that are awaited on a connection at a time, commands in flight (the size of the
 //! queue), queues of a controller, controllers of the subsystem.
 
+mod batch;
 mod blocks;
 mod checksum;
 mod controller;
@@ -28,6 +29,7 @@ mod subsystem;
 mod target;
 mod wire;
 
+pub use batch::Batches;
 pub use blocks::{BlockMedia, MediaError};
 pub use checksum::Checksum;
 pub use pair::{InProcess, InProcessQueue};

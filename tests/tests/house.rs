@@ -32,10 +32,11 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("figures", &["energy"]),
     ("scrape", &[]),
     ("nvme", &[]),
+    ("preprocess", &["core", "ops", "nvme"]),
     ("slots", &["core"]),
     ("gpu", &["core", "slots"]),
     ("gpu-decode", &["core", "dataset", "ops", "io", "side-index", "slots", "gpu"]),
-    ("csd", &["core", "io", "slots"]),
+    ("csd", &["core", "dataset", "io", "nvme", "slots"]),
     ("accel", &[]),
     (
         "agent",
@@ -65,7 +66,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("pack", &["core", "dataset", "ops", "io", "storage"]),
     ("bench", &["core", "dataset", "ops", "io", "figures"]),
     ("top", &["scrape"]),
-    ("firmware-sim", &["core", "nvme", "slots", "csd", "agent"]),
+    ("firmware-sim", &["core", "nvme", "preprocess", "slots", "csd", "agent"]),
     (
         "cli",
         &[
@@ -174,7 +175,17 @@ const HOMES: &[(&str, &[&str])] = &[
     ("wasmtime", &["firmware-sim"]),
     (
         "xxhash-rust",
-        &["core", "dataset", "ops", "csd", "agent", "runtime", "pack", "firmware-sim"],
+        &[
+            "core",
+            "dataset",
+            "ops",
+            "preprocess",
+            "csd",
+            "agent",
+            "runtime",
+            "pack",
+            "firmware-sim",
+        ],
     ),
 ];
 
@@ -189,6 +200,7 @@ const GUESTS_IN_TESTS: &[(&str, &str, &str)] = &[
     ("gpu-decode", "xxhash-rust", "gives hostile row groups the right checksum"),
     ("gpu", "ops", "compares what kernels make with what the host makes"),
     ("ops", "samples", "makes images to take apart"),
+    ("preprocess", "samples", "makes images for batches"),
     ("ops", "serde_json", "reads the golden files' list"),
     ("runtime", "agent", "joins `loopback` to a real server"),
 ];

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 
+use super::batch::Batches;
 use super::checksum::Checksum;
 use super::{BlockMedia, Subsystem, SubsystemConfig, Target, TargetConfig};
 
@@ -58,12 +59,13 @@ pub(crate) fn start(
     else {
         bail!("a memory of {memory_mib} MiB is more than this machine can address");
     };
+    let batches = Batches::new(u32::try_from(cores).unwrap_or(u32::MAX));
     let subsystem = Subsystem::new(SubsystemConfig {
         name: address.name.clone(),
         serial: "BOTHENDS0".to_owned(),
         media,
         memory_bytes,
-        programs: vec![Arc::new(Checksum)],
+        programs: vec![Arc::new(Checksum), Arc::new(batches)],
     });
     let config = TargetConfig { listen: address.at, advertise: None, cores };
     Ok(Target::start(&config, subsystem)?)

@@ -8,13 +8,8 @@ use bothends_core::recipe::{MAX_DECODE_BYTES, Recipe, RecordShape, SampleCost};
 use bothends_dataset::Table;
 use bothends_ops::{DecodeRoom, PixelLimit};
 
-/// Most pixels of an image on its way through a recipe, the decoded one left out: 8192 x 8192, with
-/// which a worker takes some 200 MB.
-pub(crate) const MOST_PIXELS: u64 = 1 << 26;
-
-/// Most pixels that are computed for a sample, each as often as it is: some seconds of one core. The
-/// built-in recipes stay below a twentieth.
-pub(crate) const MOST_PASSES: u64 = 1 << 30;
+const MOST_PIXELS: u64 = SampleCost::MOST_PIXELS;
+const MOST_PASSES: u64 = SampleCost::MOST_PASSES;
 
 /// Most pixels of an image for each byte of its file. Photographs have 4 to 20, drawings and pages in
 /// two colours a few hundred; a file that says nothing but how large it is has a thousand and more.

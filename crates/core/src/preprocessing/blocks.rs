@@ -238,6 +238,17 @@ impl<'a> Head<'a> {
         is_good.then_some(Self { size, profile, row_lengths, unit, lengths })
     }
 
+    /// Appends it to `out`, as it was read.
+    pub fn write(self, out: &mut Vec<u8>) {
+        let side = |pixels: u32| u16::try_from(pixels).unwrap_or(u16::MAX).to_le_bytes();
+        let wide = if self.row_lengths == RowLengths::Wide { WIDE } else { 0 };
+        out.extend(side(self.size.height));
+        out.extend(side(self.size.width));
+        out.extend(self.profile.to_le_bytes());
+        out.extend((self.unit | wide).to_le_bytes());
+        out.extend(self.lengths);
+    }
+
     /// Number of row groups.
     #[must_use]
     pub fn n_groups(self) -> usize {
@@ -437,6 +448,9 @@ mod tests {
         let head = Head::read(&bytes).unwrap();
         assert_eq!((head.size, head.profile, head.n_groups()), (size, 5, 3));
         assert_eq!(head.row_lengths, RowLengths::Wide);
+        let mut again = Vec::new();
+        head.write(&mut again);
+        assert_eq!(again, bytes);
         assert_eq!(head.bytes_of(0..3), 0..708 + 3000 + 12);
         assert_eq!(head.bytes_of(1..2), 708..708 + 3000);
         assert_eq!(head.bytes_of(3..3), 3720..3720);

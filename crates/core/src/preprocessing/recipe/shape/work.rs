@@ -15,6 +15,16 @@ pub struct SampleCost {
     pub passes: u64,
 }
 
+impl SampleCost {
+    /// Most pixels of an image on its way through a recipe that a device makes samples by: 8192 x 8192, with
+    /// which a worker takes some 200 MB.
+    pub const MOST_PIXELS: u64 = 1 << 26;
+
+    /// Most pixels that a device computes for a sample, each as often as it is: some seconds of one core.
+    /// The built-in recipes stay below a twentieth.
+    pub const MOST_PASSES: u64 = 1 << 30;
+}
+
 /// What an image of unknown size counts as: a photograph of four megapixels.
 const UNKNOWN: Size = Size { height: 2048, width: 2048 };
 

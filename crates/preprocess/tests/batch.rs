@@ -1,0 +1,235 @@
+//! A batch in memory is what the host makes, and whatever else is in memory gets an answer.
+#![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
+use bothends_core::ids::{EpochIdx, SampleId};
+use bothends_core::recipe::{Recipe, RecordShape};
+use bothends_core::sample::{Encoding, Record, SampleKey};
+use bothends_nvme::Status;
+use bothends_nvme::preprocess::{
+    Head, Item, Kind, Made, Outcome, Parameters, Part, Results,
+};
+use bothends_ops::{Pipeline, Scratch};
+use bothends_preprocess::{Bench, Ranges, Shared, reach, run};
+use bothends_samples::{GenerateConfig, generate};
+use xxhash_rust::xxh3::xxh3_64;
+
+const SEED: u64 = 77;
+const EPOCH: u32 = 3;
+
+/// Three ranges, as a host fills them.
+struct Batch {
+    head: Head,
+    items: Vec<Item>,
+    recipe: Recipe,
+    records: Vec<u8>,
+}
+
+fn images(n_images: u32) -> Vec<Vec<u8>> {
+    let folder = tempfile::tempdir().unwrap();
+    let config = GenerateConfig { n_images, n_classes: 1, seed: 5 };
+    generate(folder.path(), &config, &mut |_, _| {}).unwrap();
+    let class = folder.path().read_dir().unwrap().flatten();
+    let class = class.map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
+    let mut files: Vec<_> =
+        class.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files.iter().map(|path| std::fs::read(path).unwrap()).collect()
+}
+
+fn pipeline(recipe: &Recipe) -> Pipeline {
+    Pipeline::new(recipe, recipe.views(RecordShape::Image).unwrap())
+}
+
+impl Batch {
+    fn of(images: &[Vec<u8>]) -> Self {
+        let recipe = Recipe::builtin("imagenet-train").unwrap();
+        let sample_bytes = u32::try_from(pipeline(&recipe).sample_bytes()).unwrap();
+        let (mut records, mut items) = (Vec::new(), Vec::new());
+        let n_items = u32::try_from(images.len()).unwrap();
+        let samples_at = 4096;
+        for (n, image) in (0..).zip(images) {
+            let at = u32::try_from(records.len()).unwrap();
+            records.extend_from_slice(image);
+            records.resize(records.len().next_multiple_of(4096), 0xee);
+            let bytes = u32::try_from(image.len()).unwrap();
+            items.push(Item {
+                sample: u64::from(n) + 10,
+                record: Part { at, bytes },
+                out_at: samples_at + n * sample_bytes,
+                checksum: Some(xxh3_64(image)),
+                groups: None,
+            });
+        }
+        let bytes = u32::try_from(recipe.to_json().len()).unwrap();
+        let head = Head {
+            kind: Kind::Image,
+            n_items,
+            sample_bytes,
+            seed: SEED,
+            epoch: EPOCH,
+            recipe_hash: recipe.hash(),
+            recipe: Part { at: 96, bytes },
+            items_at: 96 + bytes,
+            results_at: 16,
+        };
+        Self { head, items, recipe, records }
+    }
+
+    fn table(&self) -> Vec<u8> {
+        let mut table = self.head.bytes().to_vec();
+        table.extend_from_slice(self.recipe.to_json().as_bytes());
+        table.extend(self.items.iter().flat_map(Item::bytes));
+        table
+    }
+
+    fn run(&self) -> Result<Vec<u8>, Status> {
+        self.run_with(&self.table(), self.head.parameters())
+    }
+
+    fn run_with(&self, table: &[u8], parameters: Parameters) -> Result<Vec<u8>, Status> {
+        let bytes = 4096 + self.head.sample_bytes as usize * self.items.len();
+        let mut results = vec![0xdd; bytes];
+        let ranges = Ranges { records: &self.records, table, results: &mut results };
+        let done = run(&mut Bench::new(&Shared::default()), parameters, ranges)?;
+        assert_eq!(done.n_items as usize, self.items.len());
+        Ok(results)
+    }
+
+    fn made(&self, results: &[u8], n: u32) -> Made {
+        Made::read(self.head.made(n).unwrap().of(results).unwrap()).unwrap()
+    }
+
+    fn sample<'a>(&self, results: &'a [u8], n: usize) -> &'a [u8] {
+        let part = Part { at: self.items[n].out_at, bytes: self.head.sample_bytes };
+        part.of(results).unwrap()
+    }
+}
+
+#[test]
+fn a_batch_is_what_the_host_makes() {
+    let images = images(5);
+    let batch = Batch::of(&images);
+    let reached = reach(&batch.table(), batch.head.parameters()).unwrap();
+    assert!(reached.0 as usize <= batch.records.len());
+    assert_eq!(reached.1, 4096 + batch.head.sample_bytes * 5);
+    let results = batch.run().unwrap();
+    let (pipeline, mut scratch) = (pipeline(&batch.recipe), Scratch::default());
+    for (n, (image, item)) in images.iter().zip(&batch.items).enumerate() {
+        let key = SampleKey {
+            seed: SEED,
+            epoch: EpochIdx(EPOCH),
+            sample: SampleId(item.sample),
+        };
+        let mut expected = vec![0; batch.head.sample_bytes as usize];
+        let record = Record::new(image, Encoding::Image);
+        pipeline.run(&mut scratch, key, record, &mut expected).unwrap();
+        assert!(batch.sample(&results, n) == expected, "sample {n}");
+        let made = batch.made(&results, u32::try_from(n).unwrap());
+        assert_eq!((made.outcome, made.pixels), (Outcome::Made, scratch.source_pixels()));
+    }
+    let sum = Results::read(&results[16..]).unwrap();
+    assert_eq!((sum.n_items, sum.n_failed), (5, 0));
+    assert_eq!(sum.checksum, xxh3_64(&results[4096..]));
+    let coded: usize = images.iter().map(Vec::len).sum();
+    assert_eq!(sum.coded_bytes, coded as u64);
+}
+
+#[test]
+fn a_bad_item_costs_its_own_sample() {
+    let mut batch = Batch::of(&images(6));
+    let whole = batch.run().unwrap();
+    let at = batch.items[1].record.at as usize;
+    batch.records[at..at + 2].fill(0);
+    batch.items[1].checksum = None;
+    batch.items[2].record.at = u32::MAX;
+    batch.items[3].checksum = Some(1);
+    batch.items[4].record.bytes /= 2;
+    batch.items[4].checksum = None;
+    let results = batch.run().unwrap();
+    let outcomes: Vec<Outcome> =
+        (0..6).map(|n| batch.made(&results, n).outcome).collect();
+    let expected = [
+        Outcome::Made,
+        Outcome::Bad,
+        Outcome::Wrong,
+        Outcome::Bad,
+        outcomes[4],
+        Outcome::Made,
+    ];
+    assert_eq!(outcomes, expected);
+    for n in [1, 2, 3] {
+        assert!(batch.sample(&results, n).iter().all(|byte| *byte == 0), "sample {n}");
+    }
+    for n in [0, 5] {
+        assert!(batch.sample(&results, n) == batch.sample(&whole, n), "sample {n}");
+    }
+    let sum = Results::read(&results[16..]).unwrap();
+    assert_eq!(sum.checksum, xxh3_64(&results[4096..]));
+    // A place beyond the range is nobody's to write, and no other item's loss.
+    batch.items[0].out_at = u32::MAX - 5;
+    let results = batch.run().unwrap();
+    assert_eq!(batch.made(&results, 0).outcome, Outcome::Wrong);
+    assert_eq!(batch.made(&results, 5).outcome, Outcome::Made);
+}
+
+#[test]
+fn a_table_that_is_none_is_refused() {
+    let batch = Batch::of(&images(2));
+    let (table, parameters) = (batch.table(), batch.head.parameters());
+    for len in [0, 1, 95, 96, table.len() - 1] {
+        assert_eq!(
+            batch.run_with(&table[..len], parameters).unwrap_err(),
+            Status::INVALID_FIELD,
+            "{len} bytes"
+        );
+        assert!(reach(&table[..len], parameters).is_err());
+    }
+    let Parameters(one, two) = parameters;
+    for other in
+        [Parameters(one + 1, two), Parameters(one | 1 << 33, two), Parameters(one, 0)]
+    {
+        assert_eq!(batch.run_with(&table, other).unwrap_err(), Status::INVALID_FIELD);
+    }
+    let with = |change: &dyn Fn(&mut Head)| {
+        let mut head = batch.head;
+        change(&mut head);
+        let changed = Batch {
+            head,
+            items: batch.items.clone(),
+            recipe: batch.recipe.clone(),
+            records: batch.records.clone(),
+        };
+        changed.run_with(&changed.table(), head.parameters()).unwrap_err()
+    };
+    assert_eq!(with(&|head| head.recipe_hash ^= 1), Status::PROGRAM_DATA);
+    assert_eq!(with(&|head| head.sample_bytes -= 1), Status::PROGRAM_DATA);
+    assert_eq!(with(&|head| head.recipe.bytes -= 1), Status::PROGRAM_DATA);
+    assert_eq!(with(&|head| head.recipe.at = u32::MAX), Status::INVALID_FIELD);
+    assert_eq!(with(&|head| head.items_at = u32::MAX), Status::INVALID_FIELD);
+    assert_eq!(with(&|head| head.results_at = u32::MAX), Status::INVALID_FIELD);
+    assert_eq!(with(&|head| head.n_items = u32::MAX), Status::INVALID_FIELD);
+    let planes = Kind::Planar { channels: 0, height: 0, width: 0 };
+    assert_eq!(with(&|head| head.kind = planes), Status::PROGRAM_DATA);
+}
+
+/// Whatever one byte of the table is, there is an answer.
+#[test]
+fn any_byte_may_be_wrong() {
+    let batch = Batch::of(&images(1));
+    let table = batch.table();
+    let mut bench = Bench::new(&Shared::default());
+    let mut results = vec![0; 4096 + batch.head.sample_bytes as usize];
+    for at in (0..96).chain(table.len() - Item::BYTES..table.len()) {
+        {
+            let value = 0xff;
+            let mut table = table.clone();
+            table[at] = value;
+            let parameters = batch.head.parameters();
+            let ranges =
+                Ranges { records: &batch.records, table: &table, results: &mut results };
+            if let Ok(done) = run(&mut bench, parameters, ranges) {
+                assert_eq!(done.n_items, 1, "byte {at} is {value}");
+            }
+        }
+    }
+}
