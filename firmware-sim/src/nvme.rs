@@ -17,7 +17,6 @@
 
 mod batch;
 mod blocks;
-mod checksum;
 mod controller;
 mod memory;
 mod pair;
@@ -31,9 +30,8 @@ mod wire;
 
 pub use batch::Batches;
 pub use blocks::{BlockMedia, MediaError};
-pub use checksum::Checksum;
 pub use pair::{InProcess, InProcessQueue};
-pub use programs::{Call, Done, Program, Work};
+pub use programs::{Call, Checksum, Done, Program, Work};
 pub use serving::NvmeAddress;
 pub(crate) use serving::{SCHEME, start};
 pub use subsystem::{Subsystem, SubsystemConfig};

@@ -3,6 +3,7 @@
 //! The order in which a command is checked, and the status of each failure, are those of the one public
 //! implementation of these command sets (grade C).
 
+mod checksum;
 mod slot;
 #[cfg(feature = "wasm")]
 mod wasm;
@@ -19,6 +20,8 @@ use bothends_nvme::identify::ProgramsNamespace;
 use super::MEMORY;
 use super::memory::Memory;
 use slot::Slot;
+
+pub use checksum::Checksum;
 
 /// Indices of programs.
 const SLOTS: u16 = 16;

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 
 use super::batch::Batches;
-use super::checksum::Checksum;
-use super::{BlockMedia, Subsystem, SubsystemConfig, Target, TargetConfig};
+use super::{BlockMedia, Checksum, Subsystem, SubsystemConfig, Target, TargetConfig};
 
 /// The scheme of its addresses.
 pub(crate) const SCHEME: &str = "nvme-tcp://";

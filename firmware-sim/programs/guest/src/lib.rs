@@ -23,7 +23,10 @@ macro_rules! entry {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             #[unsafe(export_name = "run")]
-            extern "C" fn called_by_the_device(parameter_1: u64, parameter_2: u64) -> u64 {
+            extern "C" fn called_by_the_device(
+                parameter_1: u64,
+                parameter_2: u64,
+            ) -> u64 {
                 $run(parameter_1, parameter_2)
             }
         };

@@ -1,6 +1,7 @@
 //! Modules that do what they may, and all that they may not.
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
+mod batch;
 #[path = "../../../../tests/nvme/module.rs"]
 mod module;
 

@@ -2,7 +2,7 @@
 
 use bothends_nvme::Status;
 
-use super::programs::{Call, Done, Program, Work};
+use super::{Call, Done, Program, Work};
 
 /// Returns the CRC-32C of range 1.
 #[derive(Debug)]
