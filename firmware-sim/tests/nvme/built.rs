@@ -1,4 +1,5 @@
 //! The programs of `firmware-sim/programs`, built for the tests.
+#![allow(clippy::print_stderr, reason = "a skip is said")]
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,5 @@
 //! `preprocess_batch_v1` as the device's own program, and as a module that a host loads: the same bytes.
+#![allow(clippy::print_stderr, reason = "it says what the work of both was")]
 
 use std::path::Path;
 
