@@ -29,9 +29,7 @@ mod wire;
 
 pub use blocks::{BlockMedia, MediaError};
 pub use pair::{InProcess, InProcessQueue};
-pub use programs::batch::Batches;
-pub use programs::checksum::Checksum;
-pub use programs::{Call, Done, Program, Work};
+pub use programs::{Batches, Call, Checksum, Done, Program, Work};
 pub use serving::{Advertise, NvmeAddress};
 pub(crate) use serving::{SCHEME, start};
 pub use subsystem::{Subsystem, SubsystemConfig};

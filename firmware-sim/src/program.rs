@@ -33,9 +33,17 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Exit status of a device that died by its fault: that of a killed process.
 const DEATH: i32 = 137;
 
+/// What becomes of programs that hosts load.
+const LOADED: &str = if cfg!(feature = "wasm") {
+    "As an NVMe device it runs programs that hosts load: WebAssembly, type C0h."
+} else {
+    "As an NVMe device it runs its own programs alone. A build that also runs programs that hosts load, as \
+     WebAssembly: cargo install bothends --features wasm"
+};
+
 /// Emulates a computational storage device that serves preprocessed batches.
 #[derive(Debug, Parser)]
-#[command(name = "firmware-sim", version)]
+#[command(name = "firmware-sim", version, after_help = LOADED)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct Args {
     /// The device: newport, smartssd, dpu-bf2, storage-server, 970-pro, zn540, ideal, or a

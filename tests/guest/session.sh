@@ -82,6 +82,62 @@ if nvme admin-passthru /dev/nvme0 -o 0x89 -n 3 --cdw10=0x00010001 >/said 2>&1; t
     fail "a set of ranges outlived a reset"
 fi
 
+# refuses STATUS COMMAND...: the command fails with this status, as a number of nvme-cli's.
+refuses() {
+    status=$1
+    shift
+    if "$@" >/said 2>&1; then fail "$* did what it must not"; fi
+    grep -qi "$status" /said || fail "$* does not say $status: $(cat /said)"
+}
+
+# A device that runs WebAssembly is given a program at index 5, of type C0h: in two commands, the second from byte
+# 512 on. It counts the bytes of block 0, which is at byte 8192 of the memory, and writes 2048 bytes at 16384.
+if [ -e /histogram.wasm ]; then
+    size=$(wc -c </histogram.wasm)
+    head -c 512 /histogram.wasm >/first
+    tail -c +513 /histogram.wasm >/second
+    load="nvme admin-passthru /dev/nvme0 -o 0x85 -n 3 --cdw10=0x00c00005 --cdw11=$size"
+    unload="nvme admin-passthru /dev/nvme0 -o 0x85 -n 3 --cdw10=0x01000005"
+    activate="nvme admin-passthru /dev/nvme0 -o 0x88 -n 3 --cdw10=0x00010005"
+    deactivate="nvme admin-passthru /dev/nvme0 -o 0x88 -n 3 --cdw10=0x00000005"
+    execute="nvme io-passthru $programs -o 0x01 -n 3 --cdw2=0x00010005"
+
+    step load
+    $load --cdw14=512 --cdw15=0 -l 512 -w -i /first >/dev/null
+    refuses 18e $activate
+    rest=$((size - 512))
+    $load --cdw14=$rest --cdw15=512 -l $rest -w -i /second >/dev/null
+    refuses 198 $execute
+
+    step activate
+    $activate >/dev/null
+    refuses 199 $unload
+    {
+        printf '\002\000\000\000\000\020\000\000\000\040\000\000\000\000\000\000'
+        head -c 16 /dev/zero
+        printf '\002\000\000\000\000\010\000\000\000\100\000\000\000\000\000\000'
+        head -c 16 /dev/zero
+    } >/ranges
+    nvme admin-passthru /dev/nvme0 -o 0x89 -n 3 --cdw11=2 -l 64 -w -i /ranges >/said 2>&1
+    grep -q "00000001" /said || fail "the set of ranges is not number 1: $(cat /said)"
+
+    step run
+    $execute >/said 2>&1
+    grep -qi "00001000" /said || fail "the program has not counted 4096 bytes: $(cat /said)"
+    nvme io-passthru "$memory" -o 0x02 -n 2 --cdw10=16384 --cdw12=2048 -l 2048 -r -b >/read
+    cmp /read /expected.counts || fail "the counts differ"
+
+    # From byte 5000 on there is nothing to count.
+    refuses 0x4002 $execute --cdw10=5000
+
+    step revoke
+    $deactivate >/dev/null
+    refuses 198 $execute
+    $unload >/dev/null
+    refuses 196 $execute
+    nvme admin-passthru /dev/nvme0 -o 0x89 -n 3 --cdw10=0x00010001 >/dev/null 2>&1
+fi
+
 step end
 nvme disconnect-all
 echo "GUEST-DONE"

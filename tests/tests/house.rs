@@ -161,6 +161,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("terminal_size", &["cli"]),
     ("tokio", &["storage"]),
     ("tokio-rustls", &["storage"]),
+    ("wasmtime", &["firmware-sim"]),
     (
         "xxhash-rust",
         &[

@@ -3,8 +3,11 @@
 //! The order in which a command is checked, and the status of each failure, are those of the one public
 //! implementation of these command sets (grade C). The device's own programs are below `programs/`.
 
-pub(super) mod batch;
-pub(super) mod checksum;
+mod batch;
+mod checksum;
+mod slot;
+#[cfg(feature = "wasm")]
+mod wasm;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -14,10 +17,13 @@ use std::sync::Arc;
 use bothends_nvme::Status;
 use bothends_nvme::commands::{Activate, Execute, MemoryRange, ProgramLoad, RangeSets};
 use bothends_nvme::identify::ProgramsNamespace;
-use bothends_nvme::logs::{self, Origin};
 
 use super::MEMORY;
 use super::memory::Memory;
+use slot::Slot;
+
+pub use batch::Batches;
+pub use checksum::Checksum;
 
 /// Indices of programs.
 const SLOTS: u16 = 16;
@@ -80,8 +86,7 @@ pub enum Work {
 /// command.
 #[derive(Debug)]
 pub struct Call<'a> {
-    memory: &'a Memory,
-    ranges: &'a [MemoryRange],
+    ranges: &'a Ranges,
     /// The first parameter.
     pub parameter_1: u64,
     /// The second parameter.
@@ -96,7 +101,7 @@ impl Call<'_> {
     /// # Errors
     /// Invalid Field if there is no such range.
     pub fn range_bytes(&self, n: usize) -> Result<u32, Status> {
-        self.range(n).map(|range| range.bytes)
+        self.ranges.bytes(n)
     }
 
     /// Reads range `n` from byte `at` on.
@@ -104,7 +109,7 @@ impl Call<'_> {
     /// # Errors
     /// Invalid Field if they are not all in the range.
     pub fn read(&self, n: usize, at: u32, to: &mut [u8]) -> Result<(), Status> {
-        self.memory.read(self.address(n, at, to.len())?, to)
+        self.ranges.read(n, at, to)
     }
 
     /// Writes range `n` from byte `at` on.
@@ -112,6 +117,27 @@ impl Call<'_> {
     /// # Errors
     /// Invalid Field if they are not all in the range.
     pub fn write(&self, n: usize, at: u32, from: &[u8]) -> Result<(), Status> {
+        self.ranges.write(n, at, from)
+    }
+}
+
+/// Ranges of memory that a program has been given, counted from 1.
+#[derive(Debug, Clone)]
+struct Ranges {
+    memory: Arc<Memory>,
+    all: Arc<[MemoryRange]>,
+}
+
+impl Ranges {
+    fn bytes(&self, n: usize) -> Result<u32, Status> {
+        self.range(n).map(|range| range.bytes)
+    }
+
+    fn read(&self, n: usize, at: u32, to: &mut [u8]) -> Result<(), Status> {
+        self.memory.read(self.address(n, at, to.len())?, to)
+    }
+
+    fn write(&self, n: usize, at: u32, from: &[u8]) -> Result<(), Status> {
         self.memory.write(self.address(n, at, from.len())?, from.len(), |to| {
             to.copy_from_slice(from);
             Ok(())
@@ -119,7 +145,7 @@ impl Call<'_> {
     }
 
     fn range(&self, n: usize) -> Result<&MemoryRange, Status> {
-        n.checked_sub(1).and_then(|n| self.ranges.get(n)).ok_or(Status::INVALID_FIELD)
+        n.checked_sub(1).and_then(|n| self.all.get(n)).ok_or(Status::INVALID_FIELD)
     }
 
     fn address(&self, n: usize, at: u32, bytes: usize) -> Result<u64, Status> {
@@ -132,29 +158,46 @@ impl Call<'_> {
     }
 }
 
-/// What loaded bytes become when they are activated: the runtime of a type of programs.
-pub(super) type Runtime = fn(&[u8], u64) -> Result<Arc<dyn Program>, Status>;
+/// What makes programs of a type of the bytes that are loaded.
+pub(super) trait Runtime: Send + Sync + Debug {
+    /// A program of these bytes, with the identifier that its host has given it. May take seconds.
+    ///
+    /// # Errors
+    /// The status of the activation.
+    fn prepare(&self, bytes: &[u8], id: u64) -> Result<Arc<dyn Program>, Status>;
+}
 
+/// The runtimes that this build has, by the types of their programs.
+pub(super) fn runtimes() -> BTreeMap<u8, Arc<dyn Runtime>> {
+    #[cfg(feature = "wasm")]
+    let all = wasm::Wasm::new(wasm::Limits::DEFAULT).map(|own| {
+        let own: Arc<dyn Runtime> = Arc::new(own);
+        (wasm::KIND, own)
+    });
+    #[cfg(not(feature = "wasm"))]
+    let all = None;
+    all.into_iter().collect()
+}
+
+/// An activation that has still to make its program, which others do not wait for.
 #[derive(Debug)]
-enum Slot {
-    Empty,
-    /// The device's own.
-    Device(Arc<dyn Program>, Activate),
-    /// What has been loaded of one that a host loads.
-    Loading {
-        kind: u8,
-        id: u64,
-        id_kind: u8,
-        size: u32,
-        bytes: Vec<u8>,
-    },
-    Active {
-        kind: u8,
-        id: u64,
-        id_kind: u8,
-        bytes: Vec<u8>,
-        program: Arc<dyn Program>,
-    },
+pub(super) struct Preparation {
+    index: u16,
+    id: u64,
+    bytes: Arc<Vec<u8>>,
+    runtime: Arc<dyn Runtime>,
+}
+
+impl Preparation {
+    /// Makes it; [`Programs::install`] comes next.
+    ///
+    /// # Errors
+    /// The status of the activation.
+    pub(super) fn program(&self) -> Result<Arc<dyn Program>, Status> {
+        // Here, too, what panics costs its command alone.
+        catch_unwind(AssertUnwindSafe(|| self.runtime.prepare(&self.bytes, self.id)))
+            .unwrap_or(Err(Status::INTERNAL_ERROR))
+    }
 }
 
 #[derive(Debug)]
@@ -170,7 +213,7 @@ pub(super) struct Programs {
     range_sets: BTreeMap<u16, RangeSet>,
     /// Sets whose controller has gone, and that an execution still uses.
     left: Vec<Arc<[MemoryRange]>>,
-    runtimes: BTreeMap<u8, Runtime>,
+    runtimes: BTreeMap<u8, Arc<dyn Runtime>>,
 }
 
 /// A program that is to run, with what it was called with. It holds on to both until it is dropped.
@@ -184,10 +227,10 @@ pub(super) struct Execution {
 
 impl Execution {
     /// Runs it; this takes as long as the program does.
-    pub(super) fn run(&self, memory: &Memory) -> Result<Done, Status> {
+    pub(super) fn run(&self, memory: &Arc<Memory>) -> Result<Done, Status> {
+        let memory = Arc::clone(memory);
         let call = Call {
-            memory,
-            ranges: &self.ranges,
+            ranges: &Ranges { memory, all: Arc::clone(&self.ranges) },
             parameter_1: self.parameters.0,
             parameter_2: self.parameters.1,
             data: &self.data,
@@ -202,7 +245,7 @@ impl Programs {
     /// A namespace with the device's own programs, active, at the first indices.
     pub(super) fn new(
         own: Vec<Arc<dyn Program>>,
-        runtimes: BTreeMap<u8, Runtime>,
+        runtimes: BTreeMap<u8, Arc<dyn Runtime>>,
     ) -> Self {
         let mut slots: Vec<Slot> =
             own.into_iter().map(|program| Slot::Device(program, Activate::On)).collect();
@@ -252,7 +295,7 @@ impl Programs {
                 if loaded + u64::from(size) > PROGRAM_MIB << 20 {
                     return Err(Status::PROGRAM_BYTES);
                 }
-                *slot = Slot::Loading { kind, id, id_kind, size, bytes: Vec::new() };
+                *slot = Slot::Loading { kind, id, id_kind, size, bytes: Arc::default() };
                 let first = slot.go_on(0, data);
                 if first.is_err() {
                     *slot = Slot::Empty;
@@ -262,28 +305,61 @@ impl Programs {
         }
     }
 
-    /// Activates a program, or deactivates it.
+    /// Activates a program, or deactivates it; one that was loaded has to be prepared and then installed.
     pub(super) fn activate(
         &mut self,
         program: u16,
         active: Activate,
-    ) -> Result<u64, Status> {
-        let n_active = self.slots.iter().filter(|slot| slot.is_active()).count();
+    ) -> Result<Option<Preparation>, Status> {
+        let n_active = self.n_active();
         let slot =
             self.slots.get_mut(usize::from(program)).ok_or(Status::PROGRAM_INDEX)?;
         if matches!(slot, Slot::Empty) {
             return Err(Status::NO_PROGRAM);
         }
         if slot.is_active() == (active == Activate::On) {
-            return Ok(0);
+            return Ok(None);
         }
         match active {
             Activate::On if n_active >= LIMITS.active.into() => {
                 Err(Status::TOO_MANY_ACTIVE)
             }
-            Activate::On => slot.activate(&self.runtimes),
-            Activate::Off => slot.deactivate(),
+            Activate::On => slot.activate(program, &self.runtimes),
+            Activate::Off => slot.deactivate().map(|()| None),
         }
+    }
+
+    /// Installs what was prepared, unless its index holds something else by now.
+    pub(super) fn install(
+        &mut self,
+        of: &Preparation,
+        program: Arc<dyn Program>,
+    ) -> Result<(), Status> {
+        if self.n_active() >= LIMITS.active.into() {
+            return Err(Status::TOO_MANY_ACTIVE);
+        }
+        let slot =
+            self.slots.get_mut(usize::from(of.index)).ok_or(Status::PROGRAM_INDEX)?;
+        match slot {
+            Slot::Loading { kind, id, id_kind, bytes, .. }
+                if Arc::ptr_eq(bytes, &of.bytes) =>
+            {
+                let (kind, id, id_kind) = (*kind, *id, *id_kind);
+                let bytes = std::mem::take(bytes);
+                *slot = Slot::Active { kind, id, id_kind, bytes, program };
+                Ok(())
+            }
+            // Somebody else has activated the same at the same time.
+            Slot::Active { bytes, .. } if Arc::ptr_eq(bytes, &of.bytes) => Ok(()),
+            Slot::Empty
+            | Slot::Device(..)
+            | Slot::Loading { .. }
+            | Slot::Active { .. } => Err(Status::PROGRAM_IN_USE),
+        }
+    }
+
+    fn n_active(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.is_active()).count()
     }
 
     /// Makes a set of ranges for controller `owner`, or deletes one.
@@ -392,117 +468,6 @@ impl Programs {
             data: data.get(behind..).unwrap_or_default().to_vec(),
             parameters: (command.parameter_1, command.parameter_2),
         })
-    }
-}
-
-impl Slot {
-    fn listed(&self) -> logs::Program {
-        let of = |origin, active, kind, id, id_kind| logs::Program {
-            origin,
-            active,
-            kind,
-            id,
-            id_kind,
-        };
-        match self {
-            Self::Empty => logs::Program::EMPTY,
-            Self::Device(own, active) => {
-                of(Origin::Device, *active, own.kind(), own.id(), 1)
-            }
-            Self::Loading { kind, id, id_kind, .. } => {
-                of(Origin::Loaded, Activate::Off, *kind, *id, *id_kind)
-            }
-            Self::Active { kind, id, id_kind, .. } => {
-                of(Origin::Loaded, Activate::On, *kind, *id, *id_kind)
-            }
-        }
-    }
-
-    fn loaded_bytes(&self) -> u64 {
-        match self {
-            Self::Empty | Self::Device(..) => 0,
-            Self::Loading { size, .. } => u64::from(*size),
-            Self::Active { bytes, .. } => bytes.len() as u64,
-        }
-    }
-
-    fn is_active(&self) -> bool {
-        matches!(self, Self::Device(_, Activate::On) | Self::Active { .. })
-    }
-
-    /// Appends the part from `at` on; parts come one after the other.
-    fn go_on(&mut self, at: u32, part: &[u8]) -> Result<u64, Status> {
-        let Self::Loading { size, bytes, .. } = self else {
-            return Err(Status::PROGRAM_INDEX);
-        };
-        if at as usize != bytes.len() {
-            return Err(Status::PROGRAM_DATA);
-        }
-        if bytes.len() + part.len() > *size as usize {
-            return Err(Status::PROGRAM_TOO_BIG);
-        }
-        bytes.extend_from_slice(part);
-        Ok(0)
-    }
-
-    fn unload(&mut self) -> Result<u64, Status> {
-        match self {
-            Self::Empty => Err(Status::NO_PROGRAM),
-            Self::Device(..) => Err(Status::NOT_DOWNLOADABLE),
-            Self::Active { .. } => Err(Status::PROGRAM_IN_USE),
-            Self::Loading { .. } => {
-                *self = Self::Empty;
-                Ok(0)
-            }
-        }
-    }
-
-    fn activate(&mut self, runtimes: &BTreeMap<u8, Runtime>) -> Result<u64, Status> {
-        match self {
-            Self::Device(_, active) => *active = Activate::On,
-            Self::Loading { kind, id, id_kind, size, bytes } => {
-                if bytes.len() != *size as usize {
-                    return Err(Status::PROGRAM_DATA);
-                }
-                let runtime = runtimes.get(kind).ok_or(Status::PROGRAM_TYPE)?;
-                let program = runtime(bytes, *id)?;
-                *self = Self::Active {
-                    kind: *kind,
-                    id: *id,
-                    id_kind: *id_kind,
-                    bytes: std::mem::take(bytes),
-                    program,
-                };
-            }
-            Self::Empty | Self::Active { .. } => {}
-        }
-        Ok(0)
-    }
-
-    fn deactivate(&mut self) -> Result<u64, Status> {
-        match self {
-            Self::Device(program, active) => {
-                if Arc::strong_count(program) > 1 {
-                    return Err(Status::PROGRAM_IN_USE);
-                }
-                *active = Activate::Off;
-            }
-            Self::Active { kind, id, id_kind, bytes, program } => {
-                if Arc::strong_count(program) > 1 {
-                    return Err(Status::PROGRAM_IN_USE);
-                }
-                let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-                *self = Self::Loading {
-                    kind: *kind,
-                    id: *id,
-                    id_kind: *id_kind,
-                    size,
-                    bytes: std::mem::take(bytes),
-                };
-            }
-            Self::Empty | Self::Loading { .. } => {}
-        }
-        Ok(0)
     }
 }
 

@@ -268,8 +268,10 @@ impl<C: Controllers> Queue<C> {
             }
             let answer =
                 Asked { subsystem: &self.subsystem, controllers: &self.controllers }
-                    .admin(&mut controller, entry, &data, later)?;
-            return match answer {
+                    .admin(&mut controller, entry, &data, later);
+            // It may have taken a while, in which the host was not heard.
+            controller.hear(Instant::now());
+            return match answer? {
                 Admitted::Data(bytes) => {
                     let n = bytes.len().min(room as usize);
                     send(format, entry.id(), &bytes[..n], out);
@@ -357,7 +359,7 @@ impl Asked<'_> {
             }
             Admin::Program(load) => result(self.subsystem.programs().load(load, data)?),
             Admin::Activation { program, active } => {
-                result(self.subsystem.programs().activate(program, active)?)
+                result(self.subsystem.activate(program, active)?)
             }
             Admin::RangeSets(command) => {
                 let memory = &self.subsystem.memory;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use bothends_csd::address::NVME_SUBSYSTEM as NAME;
 
-use super::programs::batch::Batches;
-use super::programs::checksum::Checksum;
-use super::{BlockMedia, Subsystem, SubsystemConfig, Target, TargetConfig};
+use super::{
+    Batches, BlockMedia, Checksum, Subsystem, SubsystemConfig, Target, TargetConfig,
+};
 use crate::config::DeviceConfig;
 use crate::device::{Drive, Timing};
 use crate::media::MediaConfig;

@@ -2,19 +2,20 @@
 
 mod demand;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use bothends_nvme::commands::{Blocks, Durable, Execute, Memory as MemoryCommand, Set};
+use bothends_nvme::commands::{
+    Activate, Blocks, Durable, Execute, Memory as MemoryCommand, Set,
+};
 use bothends_nvme::logs::{Hot, Smart};
 use bothends_nvme::{Sqe, Status};
 
 use super::blocks::BlockMedia;
 use super::controller::{Controller, KELVIN, lock};
 use super::memory::Memory;
-use super::programs::{Execution, Program, Programs};
+use super::programs::{Execution, Program, Programs, runtimes};
 use super::{BLOCK_BYTES, BLOCKS, MEMORY, PROGRAMS};
 use crate::device::{Demand, Timing, Vitals};
 
@@ -39,7 +40,7 @@ pub struct Subsystem {
     pub(super) name: String,
     pub(super) serial: String,
     pub(super) media: BlockMedia,
-    pub(super) memory: Memory,
+    pub(super) memory: Arc<Memory>,
     programs: Mutex<Programs>,
     timing: Option<Timing>,
     began: Instant,
@@ -69,8 +70,8 @@ impl Subsystem {
             name: config.name,
             serial: config.serial,
             media: config.media,
-            memory: Memory::new(config.memory_bytes),
-            programs: Mutex::new(Programs::new(config.programs, BTreeMap::new())),
+            memory: Arc::new(Memory::new(config.memory_bytes)),
+            programs: Mutex::new(Programs::new(config.programs, runtimes())),
             timing: None,
             began: Instant::now(),
             reads: AtomicU64::new(0),
@@ -134,6 +135,17 @@ impl Subsystem {
 
     fn watching(&self) -> MutexGuard<'_, Vec<Weak<Mutex<Controller>>>> {
         self.watching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Activates a program, or deactivates it. May take as long as a compiler does.
+    pub(super) fn activate(&self, program: u16, active: Activate) -> Result<u64, Status> {
+        let preparation = self.programs().activate(program, active)?;
+        if let Some(preparation) = preparation {
+            // Not while the namespace is locked: others load and execute meanwhile.
+            let made = preparation.program()?;
+            self.programs().install(&preparation, made)?;
+        }
+        Ok(0)
     }
 
     /// The command set of a namespace.

@@ -2,6 +2,7 @@
 
 /// The modules that open `unsafe`, each with what it cannot do without.
 pub(crate) const UNSAFE_MODULES: &[(&str, &str)] = &[
+    ("firmware-sim/programs/guest/src/lib.rs", "gives a device addresses in its program"),
     ("crates/gpu/src/conformance.rs", "calls a driver as its contract says"),
     ("crates/gpu/src/driver.rs", "declares what a GPU's driver cannot check"),
     ("crates/gpu/src/driver/cuda.rs", "hands addresses and handles to a foreign library"),
