@@ -5,6 +5,7 @@
 //! as delay. `remote/play.rs` plays one epoch; a [`RemoteScenario`] is read from a file of
 //! `configs/experiments/remote` and played with every delivery, loss rate and seed.
 
+mod beside;
 mod network;
 mod play;
 mod scenario;
@@ -14,6 +15,7 @@ use bothends_core::fetch::{Growth, Hedge};
 use bothends_core::ids::Ns;
 use serde::Serialize;
 
+pub use beside::{BesideOutcome, BesideWorld, Yields, beside};
 pub use network::{Fault, Network};
 pub use play::{RemoteOutcome, fetch};
 pub use scenario::{all, find};

@@ -1,7 +1,10 @@
 //! A device near a remote store: what counts where the link is the limit are bytes.
 #![allow(clippy::unwrap_used, reason = "a test's own numbers")]
 
+use bothends_core::ids::Ns;
+use bothends_core::link::SampleBytes;
 use bothends_core::select::StrategyConfig;
+use bothends_simulate::remote::{BesideWorld, Yields, beside};
 use bothends_simulate::scenario;
 
 /// How much faster each of these strategies is than the host alone.
@@ -24,4 +27,79 @@ fn with_large_records_a_device_pays_though_the_link_is_full() {
 fn with_records_that_are_smaller_than_results_it_rests() {
     let speedups = speedups("remote-small-records");
     assert!(speedups.iter().all(|speedup| *speedup >= 0.99), "{speedups:?}");
+}
+
+/// Photographs of 1 MB behind 100 Mb/s and 150 ms, and a device next to them that makes 20 a second.
+const LARGE: BesideWorld = BesideWorld {
+    rtt_ns: 150_000_000,
+    bytes_per_s: 12.5e6,
+    bytes: SampleBytes { host: 1_000_000, device: 150_528 },
+    window_bytes: 32 << 20,
+    batch: 64,
+    device_per_s: 20.0,
+    stalled: None,
+    does_yield: Yields::Yes,
+};
+
+/// How many times as many samples as the host alone makes: from the start, and once it has settled.
+fn times_alone(world: &BesideWorld) -> [f64; 2] {
+    let alone = beside(&BesideWorld { device_per_s: 0.0, ..*world }, 90);
+    let both = beside(world, 90);
+    [0..90, 30..90].map(|time| both.per_s(time.clone()) / alone.per_s(time))
+}
+
+fn world([rtt_ms, mbit, device_per_s]: [u32; 3]) -> BesideWorld {
+    let (rtt_ns, mbit) = (u64::from(rtt_ms) * 1_000_000, f64::from(mbit));
+    let (bytes_per_s, device_per_s) = (mbit * 125e3, f64::from(device_per_s));
+    BesideWorld { rtt_ns, bytes_per_s, device_per_s, ..LARGE }
+}
+
+#[test]
+fn a_device_gets_its_share_of_a_link_that_is_full_of_requests() {
+    for (at, least, most_without) in [
+        ([150, 100, 20], 2.1, 1.8),
+        ([150, 100, 100], 3.0, 1.8),
+        ([20, 100, 20], 2.1, 1.5),
+        ([150, 20, 20], 1.4, 2.0),
+    ] {
+        let world = world(at);
+        let [_, yields] = times_alone(&world);
+        let [_, without] = times_alone(&BesideWorld { does_yield: Yields::No, ..world });
+        assert!(yields >= least, "{at:?}: {yields}");
+        assert!(without <= most_without, "{at:?}: why limit it at all? {without}");
+    }
+}
+
+#[test]
+fn what_a_device_may_take_of_the_link_never_makes_both_slower_than_the_host_alone() {
+    for rtt_ms in [5, 150] {
+        for mbit in [100, 1000] {
+            for device_per_s in [1, 20, 200] {
+                for host in [400_000, 1_000_000] {
+                    let bytes = SampleBytes { host, ..LARGE.bytes };
+                    let world = world([rtt_ms, mbit, device_per_s]);
+                    let times = times_alone(&BesideWorld { bytes, batch: 16, ..world });
+                    let at = (rtt_ms, mbit, device_per_s, host);
+                    assert!(
+                        times.iter().all(|times| *times >= 0.95),
+                        "{at:?}: {times:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn while_a_device_stalls_the_host_has_all_of_the_link() {
+    let stalled = Some([Ns(40_000_000_000), Ns(80_000_000_000)]);
+    let both = beside(&BesideWorld { stalled, ..LARGE }, 90);
+    let alone = beside(&BesideWorld { device_per_s: 0.0, ..LARGE }, 90);
+    let times = |seconds: std::ops::Range<usize>| {
+        both.per_s(seconds.clone()) / alone.per_s(seconds)
+    };
+    // It is waited for, for three times as long as its batches took.
+    assert!(times(41..52) >= 0.6, "{}", times(41..52));
+    assert!(times(52..80) >= 0.97, "{}", times(52..80));
+    assert!(times(82..90) >= 1.8, "{}", times(82..90));
 }

@@ -33,8 +33,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const MOST_AHEAD_BYTES: u64 = 64 << 20;
 const MOST_AHEAD: usize = 256;
 
-/// What was requested ahead and nobody has taken for so long, a host took back.
-const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+/// What was requested ahead and nobody has taken for so long, a host took back. The records of several batches may wait
+/// here for a busy device, and dropping one that is needed means fetching it twice.
+const TAKEN_WITHIN: Duration = Duration::from_secs(75);
 
 /// Objects whose identity is remembered where hosts do not send it.
 const MOST_KNOWN: usize = 4096;

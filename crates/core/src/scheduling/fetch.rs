@@ -20,6 +20,7 @@ pub mod link;
 mod pending;
 mod recent;
 mod retry;
+mod share;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -140,6 +141,8 @@ pub struct FetchQueue {
     cancels: VecDeque<RequestId>,
     gave_up: VecDeque<u64>,
     window: Window,
+    /// Bytes in flight at most, where that is less than the bound.
+    limit_bytes: Option<u64>,
     recent: Recent,
     /// Answers that pay for hedges.
     hedge_credit: u32,
@@ -207,6 +210,7 @@ impl FetchQueue {
             cancels: VecDeque::new(),
             gave_up: VecDeque::new(),
             window: Window::new(&config),
+            limit_bytes: None,
             recent: Recent::new(),
             hedge_credit: HEDGE_COST * MOST_HEDGES,
             throttled_at: None,
@@ -267,6 +271,12 @@ impl FetchQueue {
         let group = *group;
         self.items.remove(&position);
         self.leave(group);
+    }
+
+    /// From now on so many bytes may be in flight at most, if that is less than `max_bytes`: others use the link, too.
+    /// What is on its way is not cancelled.
+    pub fn limit_bytes(&mut self, limit: Option<u64>) {
+        self.limit_bytes = limit;
     }
 
     /// The state, what has happened, and what was waited for.
@@ -498,7 +508,8 @@ impl FetchQueue {
 
     fn room_in_flight(&self) -> u64 {
         let placed = self.in_flight_bytes.saturating_add(self.waiting_bytes);
-        self.config.max_bytes.max(1).saturating_sub(placed)
+        let most = self.config.max_bytes.min(self.limit_bytes.unwrap_or(u64::MAX));
+        most.max(1).saturating_sub(placed)
     }
 
     fn room_held(&self) -> u64 {

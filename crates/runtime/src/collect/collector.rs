@@ -210,6 +210,7 @@ impl Collector {
             }
             while self.start(line) {}
         }
+        self.link.devices_have(self.work.n_at_devices());
     }
 
     /// Says what the front makes next, behind the jobs that it has by now.
@@ -471,6 +472,9 @@ impl Collector {
         report.total_ns += work_ns;
         epoch.note(batch, prong, What::Made);
         let cost_ns = self.link.cost_ns(prong, work_ns, n_valid);
+        if prong != Prong::Front {
+            self.link.device_made(n_valid);
+        }
         self.work.learn(number, prong, cost_ns);
         let Some(epoch) = self.work.of(number) else { return };
         if matches!(epoch.state.finish(claim, cost_ns, epoch.now()), Finish::Committed) {

@@ -33,6 +33,37 @@ impl LinkWatch {
         self.share().as_ref().map_or(DeviceUse::Claims, LinkShare::devices)
     }
 
+    /// Devices have so many batches to make now.
+    pub(crate) fn devices_have(&self, n_batches: usize) {
+        if let Some(share) = &mut *self.share() {
+            share.devices_have(n_batches);
+        }
+    }
+
+    /// A device has made so many samples.
+    pub(crate) fn device_made(&self, n_samples: usize) {
+        if let Some(share) = &mut *self.share() {
+            share.device_made(n_samples as u64);
+        }
+    }
+
+    /// Whether it is to be known how long the way there and back takes.
+    pub(crate) fn asks_round_trip(&self) -> bool {
+        self.share().as_ref().is_some_and(LinkShare::asks_round_trip)
+    }
+
+    /// Something small took so long there and back.
+    pub(crate) fn round_trip(&self, ns: u64) {
+        if let Some(share) = &mut *self.share() {
+            share.round_trip(ns);
+        }
+    }
+
+    /// The most bytes of records that are to be on their way.
+    pub(crate) fn host_limit_bytes(&self) -> Option<u64> {
+        self.share().as_ref().and_then(LinkShare::host_limit_bytes)
+    }
+
     /// What a batch of so many samples costs a prong, which worked on it for `work_ns`.
     pub(crate) fn cost_ns(&self, prong: Prong, work_ns: u64, n_samples: usize) -> u64 {
         match (&*self.share(), prong) {

@@ -75,6 +75,11 @@ impl Work {
         }
     }
 
+    /// Open claims of devices.
+    pub(super) fn n_at_devices(&self) -> usize {
+        self.claims.values().filter(|(_, claim)| claim.prong() != Prong::Front).count()
+    }
+
     /// Open claims of a prong in the other epochs.
     pub(super) fn n_held_beside(&self, at: usize, prong: Prong) -> u32 {
         let others = self.epochs.iter().enumerate().filter(|(other, _)| *other != at);

@@ -9,6 +9,7 @@
 //! The thread never waits for workers: it must hear of failures and answer them.
 
 pub(crate) mod local;
+mod round_trip;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -35,6 +36,7 @@ use crate::make::front::FrontJob;
 use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
 use crate::read::ahead::{Ahead, Soon};
 use crate::read::fetching::local::Local;
+use crate::read::fetching::round_trip::RoundTrip;
 use crate::read::orders::Orders;
 use crate::read::remote::Remote;
 use crate::read::source::{Source, lens};
@@ -148,6 +150,7 @@ struct Way {
     /// What the store said last where it failed.
     last_failure: Option<String>,
     glance: Glance,
+    round_trip: RoundTrip,
 }
 
 /// What was seen of the link since it was last told.
@@ -193,11 +196,8 @@ impl FetchStage {
             ready: VecDeque::new(),
             names: HashMap::new(),
             last_failure: None,
-            glance: Glance {
-                at: Instant::now(),
-                seen: Seen { ns: 0, starved_ns: 0, bytes: 0 },
-                starves: false,
-            },
+            glance: Glance { at: Instant::now(), seen: Seen::default(), starves: false },
+            round_trip: RoundTrip::default(),
         };
         self.watch.begin();
         self.link.begin(self.source.sample_bytes());
@@ -228,7 +228,7 @@ impl FetchStage {
     }
 
     /// Notes whether workers wait for the link, and says so from time to time.
-    fn look_at_link(&self, way: &mut Way) {
+    fn look_at_link(&mut self, way: &mut Way) {
         let glance = &mut way.glance;
         let ns = u64::try_from(glance.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
         glance.at = Instant::now();
@@ -239,8 +239,15 @@ impl FetchStage {
         let has_nothing = way.ready.is_empty() && self.tasks.is_empty();
         glance.starves = has_nothing && way.orders.books.is_waited_for();
         if u128::from(glance.seen.ns) >= GLANCE.as_nanos() {
-            self.link.saw(glance.seen);
-            glance.seen = Seen { ns: 0, starved_ns: 0, bytes: 0 };
+            let in_flight_bytes = way.orders.queue.figures().in_flight_bytes;
+            self.link.saw(Seen { in_flight_bytes, ..std::mem::take(&mut glance.seen) });
+            way.orders.queue.limit_bytes(self.link.host_limit_bytes());
+            if self.link.asks_round_trip()
+                && let Some((file, offset)) = way.round_trip.due()
+            {
+                let name = self.name(file, way);
+                self.fetcher.submit(way.round_trip.ask(name, offset));
+            }
         }
     }
 
@@ -328,6 +335,7 @@ impl FetchStage {
             match way.orders.queue.next(way.now()) {
                 FetchStep::Request { request, object, range, timeout_ns } => {
                     let file = FileIdx(object);
+                    way.round_trip.requested(file, range.start);
                     self.fetcher.submit(Fetch {
                         tag: request.0,
                         object: self.name(file, way),
@@ -368,6 +376,13 @@ impl FetchStage {
 
     /// A request has ended.
     fn ended(&self, Fetched { tag, result }: Fetched, way: &mut Way) {
+        if tag == round_trip::TAG {
+            let took_ns = way.round_trip.ended();
+            if result.is_ok() {
+                self.link.round_trip(took_ns);
+            }
+            return;
+        }
         let request = RequestId(tag);
         way.in_flight.remove(&request);
         let now = way.now();

@@ -6,27 +6,11 @@
 //! that makes `D` adds `D · (1 − d/h)`. With `d < h` every sample is a gain; with `d ≥ h` every one is a loss,
 //! unless the link has room that the host cannot use. `docs/remote.md` has examples.
 //!
-//! Nothing here reads a clock: whoever fetches says what it saw.
+//! Where a device works, `share.rs` decides how much of the link the host takes. Nothing here reads a clock: whoever
+//! fetches says what it saw.
 
-/// Bytes that a sample takes on the link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SampleBytes {
-    /// Its record, where the host makes it.
-    pub host: u64,
-    /// Its result, where a device makes it.
-    pub device: u64,
-}
-
-/// What was seen of the link for a while.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
-    /// For how long.
-    pub ns: u64,
-    /// In how much of that the workers had nothing to do, and waited for records.
-    pub starved_ns: u64,
-    /// Bytes of records that arrived.
-    pub bytes: u64,
-}
+use super::share::HostShare;
+pub use super::share::{SampleBytes, Seen};
 
 /// What devices do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +36,9 @@ pub struct LinkShare {
     /// Sums that fade.
     seen: Seen,
     is_limit: bool,
+    /// Batches that devices have to make.
+    at_devices: usize,
+    host: HostShare,
 }
 
 impl LinkShare {
@@ -59,8 +46,8 @@ impl LinkShare {
     /// results that are larger than records take nothing from them.
     #[must_use]
     pub fn new(bytes: SampleBytes) -> Self {
-        let seen = Seen { ns: 0, starved_ns: 0, bytes: 0 };
-        Self { bytes, seen, is_limit: true }
+        let (seen, host) = (Seen::default(), HostShare::new(bytes));
+        Self { bytes, seen, is_limit: true, at_devices: 0, host }
     }
 
     /// Takes note of what was seen.
@@ -74,6 +61,7 @@ impl LinkShare {
             ns: keep(self.seen.ns, seen.ns),
             starved_ns: keep(self.seen.starved_ns, seen.starved_ns.min(seen.ns)),
             bytes: keep(self.seen.bytes, seen.bytes),
+            in_flight_bytes: seen.in_flight_bytes,
         };
         // A moment says little: the first requests are always waited for.
         if self.seen.ns >= MEMORY_NS / 4 {
@@ -83,6 +71,41 @@ impl LinkShare {
                 false => percent >= LIMIT_PERCENT,
             };
         }
+        let is_known = self.seen.ns >= MEMORY_NS / 2;
+        if is_known && self.is_limit && self.asks_round_trip() {
+            self.host.saw(seen);
+        } else {
+            self.host.rests(seen);
+        }
+    }
+
+    /// Devices have so many batches to make now.
+    pub fn devices_have(&mut self, n_batches: usize) {
+        self.at_devices = n_batches;
+    }
+
+    /// A device has made so many samples, which are here.
+    pub fn device_made(&mut self, samples: u64) {
+        self.host.made(samples);
+    }
+
+    /// The most bytes that the host is to have in flight, so that the device has its share of the link; `None`
+    /// where it may have all.
+    #[must_use]
+    pub fn host_limit_bytes(&self) -> Option<u64> {
+        self.host.limit()
+    }
+
+    /// Whether it is to be known how long the way there and back takes, as the host may have to limit itself: while
+    /// devices work whose results are half as large as records at most. Larger ones gain little.
+    #[must_use]
+    pub fn asks_round_trip(&self) -> bool {
+        self.at_devices > 0 && self.bytes.device <= self.bytes.host / 2
+    }
+
+    /// Something small took so long there and back.
+    pub fn round_trip(&mut self, ns: u64) {
+        self.host.round_trip(ns);
     }
 
     fn starved_percent(&self) -> u64 {
@@ -156,7 +179,8 @@ mod tests {
     fn saw(link: &mut LinkShare, starved_percent: u64, n: u32) {
         for _ in 0..n {
             let (ns, bytes) = (50 * MS, 500_000);
-            link.saw(Seen { ns, starved_ns: ns / 100 * starved_percent, bytes });
+            let starved_ns = ns / 100 * starved_percent;
+            link.saw(Seen { ns, starved_ns, bytes, in_flight_bytes: 0 });
         }
     }
 
@@ -198,9 +222,41 @@ mod tests {
         saw(&mut link, 0, 100);
         assert_eq!(link.host_ns(7, 64), 7);
         // What cannot be is no reason to break.
-        link.saw(Seen { ns: u64::MAX, starved_ns: u64::MAX, bytes: u64::MAX });
-        link.saw(Seen { ns: 0, starved_ns: 5, bytes: 0 });
+        let most = u64::MAX;
+        link.devices_have(1);
+        link.saw(Seen { ns: most, starved_ns: most, bytes: most, in_flight_bytes: most });
+        link.device_made(most);
+        link.saw(Seen { starved_ns: 5, ..Seen::default() });
         let _ = link.host_ns(u64::MAX, u64::MAX);
+    }
+
+    #[test]
+    fn the_host_limits_itself_while_a_device_has_work_and_says_something() {
+        let see = |link: &mut LinkShare, seconds: u32| {
+            for _ in 0..seconds * 20 {
+                let (ns, bytes) = (50 * MS, 625_000);
+                let in_flight_bytes = 4_000_000;
+                link.saw(Seen { ns, starved_ns: ns, bytes, in_flight_bytes });
+            }
+            link.host_limit_bytes()
+        };
+        let mut link = LinkShare::new(LARGE);
+        link.round_trip(150 * MS);
+        assert_eq!(see(&mut link, 20), None, "no device has work");
+        link.devices_have(1);
+        // 12.5 MB/s over 150 ms, half of it more, and two records.
+        let limit = see(&mut link, 1).unwrap();
+        assert!((4_700_000..5_000_000).contains(&limit), "{limit}");
+        assert_eq!(see(&mut link, 31), None, "nothing comes of it");
+        link.device_made(64);
+        assert!(see(&mut link, 1).is_some());
+        link.devices_have(0);
+        assert_eq!(see(&mut link, 2), None);
+        // Results that are nearly as large as records gain little.
+        let mut link = LinkShare::new(SampleBytes { host: 200_000, ..LARGE });
+        link.round_trip(150 * MS);
+        link.devices_have(1);
+        assert_eq!(see(&mut link, 20), None);
     }
 
     #[test]

@@ -86,6 +86,28 @@ fn a_full_reorder_buffer_waits_for_the_consumer_and_lets_the_lowest_position_thr
 }
 
 #[test]
+fn a_limit_of_the_bytes_in_flight_holds_from_the_next_request_on_and_until_it_is_lifted()
+{
+    let mut queue = FetchQueue::new(plain());
+    offer(&mut queue, 0..16);
+    let first = requests(&mut queue, ms(0));
+    assert_eq!(first.len(), 4);
+    queue.limit_bytes(Some(2 * KIB));
+    for (request, _) in &first[..3] {
+        queue.arrived(*request, ms(10));
+    }
+    // Nothing was cancelled, and one is left of the four.
+    assert_eq!(objects(&requests(&mut queue, ms(10))), [4]);
+    assert_eq!(queue.figures().in_flight_bytes, 2 * KIB);
+    // What delivery waits for gets through a limit that is smaller than it.
+    queue.limit_bytes(Some(0));
+    queue.awaits(9);
+    assert_eq!(objects(&requests(&mut queue, ms(20))), [9]);
+    queue.limit_bytes(None);
+    assert_eq!(objects(&requests(&mut queue, ms(30))), [5]);
+}
+
+#[test]
 fn what_the_caller_awaits_goes_first_whatever_is_full() {
     let config = FetchConfig { max_requests: 1, ..plain() };
     let mut queue = FetchQueue::new(config);
