@@ -94,7 +94,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("allocation-counter", &["gpu", "ops"]), // in tests
     ("bytes", &["storage"]),
     ("cap", &["firmware-sim", "runtime", "storage", "tests"]), // in tests
-    ("cbindgen", &["capi"]),                   // in tests
+    ("cbindgen", &["capi"]),                                   // in tests
     ("crossbeam", &["runtime"]),
     ("crossbeam-utils", &["python"]), // a feature, see there
     ("cudarc", &["gpu"]),
