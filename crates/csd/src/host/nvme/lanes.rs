@@ -44,7 +44,7 @@ impl Layout {
             let beside = BESIDE_ITEM + Item::BYTES as u64;
             let table = pages(Head::BYTES as u64 + recipe_bytes + most_items * beside);
             let results = samples_at(most_items)
-                .checked_add(most_items.checked_mul(sample_bytes).unwrap_or(u64::MAX));
+                .checked_add(most_items.saturating_mul(sample_bytes));
             let taken = results.and_then(|results| table.checked_add(pages(results)));
             let records = taken.and_then(|taken| lane.checked_sub(taken));
             // A third of the memory is for what samples are made of.
