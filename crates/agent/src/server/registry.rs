@@ -144,6 +144,8 @@ fn is_here(address: &Address) -> bool {
             host == "localhost" || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
         }
         Address::Unix(_) | Address::Spool(_) => true,
+        // A drive has no agent that could announce it.
+        Address::Nvme(_) => false,
     }
 }
 

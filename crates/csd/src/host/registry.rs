@@ -31,10 +31,11 @@ pub fn announce(
         None => address.clone(),
     };
     let told = Announcement { address: address.to_string(), lease: LEASE };
-    match ask(&mut link, &Message::Announce(told), deadline)? {
-        Message::Announced => Ok(()),
-        other => Err(no_answer(registry, other)),
+    let answer = ask(&mut link, &Message::Announce(told), deadline)?;
+    if matches!(answer, Message::Announced) {
+        return Ok(());
     }
+    Err(no_answer(registry, answer))
 }
 
 /// Asks a registry who the members are.
@@ -48,10 +49,11 @@ pub fn members(
     let ConnectOptions { key_file, tls, insecure, .. } = options;
     let security = Security::load(key_file.as_deref(), tls.as_ref(), *insecure)?;
     let (mut link, deadline) = reach(registry, security, options)?;
-    match ask(&mut link, &Message::AskMembers, deadline)? {
-        Message::Members(list) => Ok(list),
-        other => Err(no_answer(registry, other)),
+    let answer = ask(&mut link, &Message::AskMembers, deadline)?;
+    if let Message::Members(list) = answer {
+        return Ok(list);
     }
+    Err(no_answer(registry, answer))
 }
 
 fn reach(
@@ -78,14 +80,11 @@ fn ask(
 
 /// Why another answer is none.
 fn no_answer(registry: &Address, answer: Message) -> CsdError {
-    match answer {
-        Message::Refused { reason } => {
-            let what = format!("the registry at {registry} refuses");
-            CsdError::Untrusted { what, remedy: reason }
-        }
-        other => refusal(other)
-            .unwrap_or(CsdError::Malformed { what: "a message out of turn" }),
+    if let Message::Refused { reason } = answer {
+        let what = format!("the registry at {registry} refuses");
+        return CsdError::Untrusted { what, remedy: reason };
     }
+    refusal(answer).unwrap_or(CsdError::Malformed { what: "a message out of turn" })
 }
 
 impl Address {

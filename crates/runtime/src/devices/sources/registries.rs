@@ -192,8 +192,12 @@ mod tests {
         hosts.split_whitespace().map(of).collect()
     }
 
-    fn heard(hosts: &str, is_young: bool) -> Heard {
-        Heard { members: addresses(hosts), is_young }
+    fn heard(hosts: &str) -> Heard {
+        Heard { members: addresses(hosts), is_young: false }
+    }
+
+    fn young(hosts: &str) -> Heard {
+        Heard { is_young: true, ..heard(hosts) }
     }
 
     fn list(before: &str, present: &str, fresh: &[Heard]) -> Vec<Address> {
@@ -202,24 +206,21 @@ mod tests {
 
     #[test]
     fn the_list_is_that_of_all_registries_that_answer() {
-        let both = [heard("a b", false), heard("b c", false)];
+        let both = [heard("a b"), heard("b c")];
         assert_eq!(list("d", "", &both), addresses("a b c"));
-        assert_eq!(list("", "", &[heard("", false)]), []);
+        assert_eq!(list("", "", &[heard("")]), []);
     }
 
     #[test]
     fn no_registry_and_a_new_one_take_nothing_away() {
         assert_eq!(list("a b", "a", &[]), addresses("a b"));
-        assert_eq!(list("a b", "", &[heard("c", true)]), addresses("a b c"));
-        assert_eq!(
-            list("a b", "", &[heard("c", true), heard("a", false)]),
-            addresses("a c")
-        );
+        assert_eq!(list("a b", "", &[young("c")]), addresses("a b c"));
+        assert_eq!(list("a b", "", &[young("c"), heard("a")]), addresses("a c"));
     }
 
     #[test]
     fn a_member_that_serves_stays_whatever_a_registry_has_lost() {
-        assert_eq!(list("a b", "b", &[heard("c", false)]), addresses("b c"));
+        assert_eq!(list("a b", "b", &[heard("c")]), addresses("b c"));
     }
 
     #[test]
