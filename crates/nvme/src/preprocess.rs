@@ -358,7 +358,7 @@ pub struct Results {
     pub n_items: u32,
     /// Those whose sample was not made.
     pub n_failed: u32,
-    /// XXH3-64 of all samples, one behind the other in the order of the items.
+    /// XXH3-64 of all samples, concatenated in the order of the items.
     pub checksum: u64,
     /// Bytes of all records.
     pub coded_bytes: u64,

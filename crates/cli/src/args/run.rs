@@ -210,12 +210,13 @@ pub(crate) struct HostArgs {
 #[command(next_help_heading = "Devices: the second prong")]
 pub(crate) struct DeviceArgs {
     /// A device (may repeat): sim:PRESET[,key=value...], tcp+noise://HOST:PORT,
-    /// tls://HOST:PORT, tcp://HOST:PORT (this machine only), unix:///PATH, spool:///DIRECTORY,
-    /// nvme-tcp://HOST:PORT[/NQN] (a drive with programs and no agent), cuda:N (a GPU of this machine), or
-    /// pool://HOST:PORT,...
+    /// tls://HOST:PORT, unix:///PATH, spool:///DIRECTORY, nvme-tcp://HOST:PORT (a drive),
+    /// cuda:N (a GPU), pool://HOST:PORT,...
     ///
-    /// A pool's members come and go while the epoch runs: pool://HOST:PORT,... lists them, pool+file:///PATH
-    /// has one address in each line, pool+dns://HOST:PORT is all addresses of a name.
+    /// tcp://HOST:PORT is for agents on this machine. nvme-tcp://HOST:PORT[/NQN] is a drive with programs, and no
+    /// agent on it. A pool's members come and go while the epoch runs: pool://HOST:PORT,... lists them,
+    /// pool+file:///PATH has one address in each line, pool+dns://HOST:PORT is all addresses of a name, and
+    /// pool+registry://HOST:PORT,... are those that announce themselves to one of these agents.
     #[arg(long, value_name = "SPEC", action = ArgAction::Append)]
     pub(crate) csd: Vec<String>,
     #[command(flatten)]

@@ -12,10 +12,10 @@ const PAGE: u64 = 4096;
 const MOST_LANE: u64 = 3 << 30;
 /// Most items of an execution: their answers are read by one command.
 const MOST_ITEMS: u32 = 4096;
-/// What the table has for an item beside itself: profile and head of row groups.
+/// What the table has for an item besides its own entry: profile and head of row groups.
 const BESIDE_ITEM: u64 = 512;
 
-/// The ranges of each lane, in bytes. A lane's are one behind the other, and the lanes are, too.
+/// The ranges of each lane, in bytes. A lane's are contiguous, and so are the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     /// Range 1.

@@ -23,6 +23,8 @@ use super::frame::{self, Answer, Ask, HEADER_BYTES, Header, LONGEST_BODY, Run};
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// A node that says nothing for longer, though it was asked, is given up: early enough to ask another one.
 const SILENT_FOR: Duration = Duration::from_secs(4);
+/// How often that is looked at: a request that was sent during the silence is overdue later than it began.
+const LOOK: Duration = Duration::from_secs(1);
 /// Bytes of requests that a connection takes in a second, at least.
 const SLOWEST: f64 = (128 << 10) as f64;
 /// Requests on one connection; the protocol has 32,768.
@@ -266,7 +268,7 @@ fn refused(failed: frame::Failed) -> Trouble {
 /// Hands answers to those who wait, until the connection ends; why it did.
 async fn read(from: &mut (impl AsyncRead + Unpin), asked: &Mutex<Asked>) -> Trouble {
     let mut heard = BytesMut::with_capacity(64 << 10);
-    let mut header = None;
+    let (mut header, mut silent_since) = (None, Instant::now());
     loop {
         if header.is_none() && heard.len() >= HEADER_BYTES {
             let bytes = heard.split_to(HEADER_BYTES);
@@ -290,11 +292,14 @@ async fn read(from: &mut (impl AsyncRead + Unpin), asked: &Mutex<Asked>) -> Trou
             }
             continue;
         }
-        match tokio::time::timeout(SILENT_FOR, from.read_buf(&mut heard)).await {
+        match tokio::time::timeout(LOOK, from.read_buf(&mut heard)).await {
             Ok(Ok(0)) => return Trouble::Broken("the connection was closed".to_owned()),
-            Ok(Ok(_)) => {}
+            Ok(Ok(_)) => silent_since = Instant::now(),
             Ok(Err(error)) => return broken(&error),
-            Err(_) if lock(asked).is_overdue(Instant::now()) => {
+            Err(_)
+                if silent_since.elapsed() >= SILENT_FOR
+                    && lock(asked).is_overdue(Instant::now()) =>
+            {
                 let why = format!("no answer within {} s", SILENT_FOR.as_secs());
                 return Trouble::Broken(why);
             }
