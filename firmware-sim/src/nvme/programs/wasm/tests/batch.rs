@@ -97,7 +97,9 @@ fn a_batch_has_the_same_bytes_from_a_loaded_program() {
             ranges.write(n, 0, part).unwrap();
         }
         let ranges = &ranges;
-        let done = program.run(&Call { ranges, parameter_1, parameter_2, data: &[] });
+        let stop = Stop::default();
+        let call = Call { ranges, parameter_1, parameter_2, data: &[], stop };
+        let done = program.run(&call);
         let mut results = parts[RESULTS - 1].clone();
         ranges.read(RESULTS, 0, &mut results).unwrap();
         (done.unwrap(), results)
