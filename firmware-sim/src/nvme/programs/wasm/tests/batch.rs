@@ -6,8 +6,8 @@ use std::path::Path;
 use bothends_core::recipe::{Recipe, RecordShape};
 use bothends_nvme::preprocess::{Head, Item, Kind, Parameters, Part, RESULTS};
 
-use super::super::super::batch::Batches;
 use super::super::super::super::memory::Memory;
+use super::super::super::batch::Batches;
 use super::*;
 
 #[path = "../../../../../tests/nvme/built.rs"]
