@@ -87,7 +87,8 @@ impl Compute {
     }
 
     /// Runs a program whose ranges are there at `ready_ns`. `work` says what its work costs a core;
-    /// without it, or without a model of the compute, it takes the time that it took here.
+    /// without it, or without a model of the compute, it takes the time that it took here. So does one whose work
+    /// nobody has counted, because it failed.
     pub fn execute(
         &mut self,
         ready_ns: u64,
@@ -95,6 +96,7 @@ impl Compute {
         work: Option<&WorkConfig>,
         slowdown_milli: u64,
     ) -> Turn {
+        let work = work.filter(|_| !effort.is_uncounted());
         let ns = match (&self.config, work) {
             (ComputeConfig::Measured, _) => effort.took_ns,
             (ComputeConfig::Cores(_) | ComputeConfig::Fixed(_), Some(work)) => {

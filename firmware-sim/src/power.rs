@@ -2,13 +2,15 @@
 //!
 //! Milliwatts times nanoseconds are picojoules, so sums are exact integers; they are converted to
 //! microjoules only when read. Idle power is drawn as long as the device runs. Media, cores and link add
-//! their active power while they work. Everything here is modelled. `power/thermal.rs` turns energy into
-//! heat, and `power/sleep.rs` says when an idle device sleeps.
+//! their active power while they work. Everything here is modelled. `power/spread.rs` says when work uses its
+//! energy, `power/thermal.rs` turns energy into heat, and `power/sleep.rs` says when an idle device sleeps.
 
 mod sleep;
+mod spread;
 mod thermal;
 
 pub use sleep::{Sleep, SleepConfig};
+pub use spread::Spread;
 pub use thermal::{COOL_K, HOT_K, Thermal, ThermalConfig};
 
 use bothends_csd::EnergyReading;
@@ -50,6 +52,13 @@ pub struct Busy {
     pub link_ns: u64,
 }
 
+/// The active energy of some work, by domain.
+struct Active {
+    media_pj: u128,
+    compute_pj: u128,
+    link_pj: u128,
+}
+
 /// The integrator.
 #[derive(Debug)]
 pub struct Power {
@@ -70,14 +79,30 @@ impl Power {
 
     /// Adds the active energy of some work.
     pub fn add(&mut self, busy: Busy) {
+        let active = self.active(busy);
+        self.media_pj += active.media_pj;
+        self.compute_pj += active.compute_pj;
+        self.link_pj += active.link_pj;
+    }
+
+    /// The active energy of some work, in picojoules. Nothing is added.
+    #[must_use]
+    pub fn active_pj(&self, busy: Busy) -> u128 {
+        let active = self.active(busy);
+        active.media_pj + active.compute_pj + active.link_pj
+    }
+
+    fn active(&self, busy: Busy) -> Active {
         let config = &self.config;
         let program_mw = config.program_mw.unwrap_or(config.media_mw);
         let erase_mw = config.erase_mw.unwrap_or(config.media_mw);
-        self.media_pj += energy_pj(config.media_mw, busy.media_ns)
-            + energy_pj(program_mw, busy.program_ns)
-            + energy_pj(erase_mw, busy.erase_ns);
-        self.compute_pj += energy_pj(self.config.compute_mw, busy.compute_ns);
-        self.link_pj += energy_pj(self.config.link_mw, busy.link_ns);
+        Active {
+            media_pj: energy_pj(config.media_mw, busy.media_ns)
+                + energy_pj(program_mw, busy.program_ns)
+                + energy_pj(erase_mw, busy.erase_ns),
+            compute_pj: energy_pj(config.compute_mw, busy.compute_ns),
+            link_pj: energy_pj(config.link_mw, busy.link_ns),
+        }
     }
 
     /// All energy from the start until `now_ns`, in picojoules.

@@ -297,6 +297,53 @@ fn results_have_the_ends_of_the_constants() {
     row("newport at its worst, us", us(Bound::Worst), 11_718.8 + 100.0, 0.1);
 }
 
+/// A program of half a minute uses its energy in half a minute: nothing is throttled for what has not been used.
+#[test]
+fn energy_is_used_while_work_is_done() {
+    use bothends_firmware_sim::compute::Effort;
+    let mut config = preset::load("newport").unwrap();
+    let (idle_mw, compute_mw) = (config.power.idle_mw, config.power.compute_mw);
+    let cooled_mw = idle_mw + compute_mw;
+    config.thermal =
+        Some(ThermalConfig { cooled_mw, reservoir_mj: 10, slowdown_milli: 2000 });
+    config.sleep = None;
+    let fuel = 30 * config.work.as_ref().unwrap().fuel_per_s;
+    let mut own = Drive::new(config, N_BLOCKS);
+    own.take(0, &Demand::Execute(Effort { fuel, ..Effort::default() }));
+    for second in 1..=40 {
+        let vitals = own.vitals(second * 1_000_000_000);
+        let worked = if second <= 30 { compute_mw } else { 0 };
+        assert_eq!(vitals.microwatts, (idle_mw + worked) * 1000, "in second {second}");
+        assert!(!vitals.is_hot, "in second {second}");
+    }
+    assert_eq!(own.vitals(40_000_000_000).most_microwatts, cooled_mw * 1000);
+}
+
+/// A drive is told of a program when it has run, but does not sleep while it does.
+#[test]
+fn a_drive_is_awake_while_a_program_runs() {
+    use bothends_firmware_sim::compute::Effort;
+    let mut config = preset::load("newport").unwrap();
+    let idle_mw = config.power.idle_mw;
+    config.sleep =
+        Some(SleepConfig { power_mw: 0, after_ns: 5_000_000, wake_ns: 90_000 });
+    let sleeping = |at_ns, config: &DeviceConfig| {
+        Drive::new(config.clone(), N_BLOCKS).take(at_ns, &Demand::Fill(0)).end_ns - at_ns
+    };
+    let (awake_ns, woken_ns) = (sleeping(0, &config), sleeping(1_000_000_000, &config));
+    assert_eq!(woken_ns, awake_ns + 90_000);
+    let mut own = Drive::new(config, N_BLOCKS);
+    assert_eq!(own.begin(0), 0);
+    let later_ns = 1_000_000_000;
+    assert_eq!(own.take(later_ns, &Demand::Fill(0)).end_ns - later_ns, awake_ns);
+    assert_eq!(own.total_pj(later_ns), u128::from(idle_mw * later_ns));
+    let effort = Effort { bytes: 1, ..Effort::default() };
+    own.take(0, &Demand::Execute(effort));
+    // Asleep again, the next program wakes it.
+    let again_ns = 2 * later_ns;
+    assert_eq!(own.begin(again_ns), again_ns + 90_000);
+}
+
 fn demand() -> impl Strategy<Value = Demand> {
     let blocks = || (0_u64..1000, 1_u64..40).prop_map(|(first, n)| Blocks { first, n });
     prop_oneof![
@@ -355,7 +402,8 @@ proptest! {
             sum.compute_ns += passage.busy.compute_ns;
             sum.link_ns += passage.busy.link_ns;
         }
-        at_ns += 100_000_000;
+        // What was begun has used all its energy then.
+        at_ns = at_ns.max(own.busy_until()) + 100_000_000;
         let asleep_ns = slept(at_ns, idle_from_ns);
         let vitals = own.vitals(at_ns);
         let power = &config.power;

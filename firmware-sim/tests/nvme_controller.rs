@@ -15,19 +15,23 @@ use bothends_nvme::commands::{
 use bothends_nvme::logs::of_discovered;
 use bothends_nvme::{Data, Sqe, Status};
 
-use device::{BLOCK, Device, content, eventually};
+use device::{BLOCK, Device, LOOKS, content, eventually};
 use host::{NAME, Queue, Wish, transport};
 
 /// Temperature threshold: type 1h, information 01h, log 02h.
 const TEMPERATURE: u64 = 0x02_01_01;
 
 fn execute(range_set: u16) -> Sqe {
+    execute_with(range_set, 0)
+}
+
+fn execute_with(range_set: u16, parameter_1: u64) -> Sqe {
     let command = Execute {
         program: 1,
         range_set,
         n_ranges: 0,
         data_bytes: 0,
-        parameter_1: 0,
+        parameter_1,
         parameter_2: 0,
     };
     command.entry(3, Data::NONE)
@@ -107,6 +111,110 @@ fn an_execution_that_waits_is_aborted_and_one_that_runs_is_not() {
     ended.sort_unstable();
     assert_eq!(ended, [running[0], running[1], waits]);
     assert_eq!(device.n_begun.load(Ordering::Acquire), 3);
+}
+
+/// Both cores run what nobody has asked to end, and whoever waits behind it.
+fn busy(device: &Device) -> (Queue, Queue) {
+    let (admin, mut io) = device.queues(Wish { host: 99, ..Wish::PLAIN });
+    io.send(execute(0), &[]);
+    io.send(execute(0), &[]);
+    eventually("both run", || device.n_begun.load(Ordering::Acquire) == 2);
+    (admin, io)
+}
+
+#[test]
+fn a_program_that_runs_ends_when_it_is_aborted_and_looks() {
+    let device = Device::new();
+    let (mut admin, mut io) = device.queues(Wish::PLAIN);
+    let runs = io.send(execute_with(0, LOOKS), &[]);
+    eventually("it runs", || device.n_begun.load(Ordering::Acquire) == 1);
+    assert_eq!(result(&mut admin, abort(1, runs)), 1, "not at once");
+    assert_eq!(io.complete(runs, &[]).0.status, Status::ABORT_REQUESTED);
+}
+
+/// Or a host that comes and goes has all cores for itself.
+#[test]
+fn a_program_that_runs_ends_with_its_queue_and_its_controller() {
+    let device = Device::new();
+    let (mut admin, id) = Queue::admin(device.at(), Wish::PLAIN, NAME);
+    let set = range_set(&mut admin);
+    let delete = Admin::RangeSets(RangeSets::Delete { set }).entry(3, Data::NONE);
+    let run = |n: u16| {
+        let mut io = Queue::io(device.at(), Wish::PLAIN, id, n);
+        io.send(execute_with(set, LOOKS), &[]);
+        eventually("it runs", || {
+            device.n_begun.load(Ordering::Acquire) == usize::from(n)
+        });
+        io
+    };
+    drop(run(1));
+    let _io = run(2);
+    // It ends the queue alone: what the second runs is still there.
+    assert_eq!(admin.run(delete, &[]).0.status, Status::RANGE_SET_IN_USE);
+    result(&mut admin, configure(0x0046_0060));
+    result(&mut admin, configure(0x0046_0061));
+    // The range is free once both have ended.
+    let data = MemoryRange { nsid: 2, from: 0, bytes: 8 }.bytes();
+    let create = Admin::RangeSets(RangeSets::Create { n_ranges: 1, set: 0 });
+    let create = create.entry(3, transport(data.len()));
+    let admin = std::cell::RefCell::new(admin);
+    eventually("the range is free", || {
+        admin.borrow_mut().run(create, &data).0.status == Status::SUCCESS
+    });
+}
+
+#[test]
+fn what_waits_for_a_core_ends_with_its_queue() {
+    let device = Device::new();
+    let _busy = busy(&device);
+    let (mut admin, mut io) = device.queues(Wish::PLAIN);
+    let set = range_set(&mut admin);
+    io.send(execute(set), &[]);
+    let read = Blocks::Read { first: 0, n_blocks: 1 }.entry(1, transport(BLOCK));
+    let behind = io.send(read, &[]);
+    assert_eq!(io.next_of_reads().unwrap_err().0, behind);
+    drop(io);
+    let delete = Admin::RangeSets(RangeSets::Delete { set }).entry(3, Data::NONE);
+    let admin = std::cell::RefCell::new(admin);
+    eventually("the set is free", || {
+        admin.borrow_mut().run(delete, &[]).0.status == Status::SUCCESS
+    });
+    device.may_end.store(true, Ordering::Release);
+}
+
+/// However often a host comes, leaves something behind for the cores, and goes.
+#[test]
+fn hosts_that_have_gone_keep_no_socket_open() {
+    let device = Device::new();
+    let _busy = busy(&device);
+    let n_open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = n_open();
+    for _ in 0..300 {
+        let (_admin, mut io) = device.queues(Wish::PLAIN);
+        io.send(execute(0), &[]);
+        let read = Blocks::Read { first: 0, n_blocks: 1 }.entry(1, transport(BLOCK));
+        let behind = io.send(read, &[]);
+        assert_eq!(io.next_of_reads().unwrap_err().0, behind);
+    }
+    eventually("they are gone", || device.target.in_use() == (1, 2));
+    // The other tests have some open, too.
+    assert!(n_open() < before + 200, "{} and {before} before", n_open());
+    device.may_end.store(true, Ordering::Release);
+}
+
+#[test]
+fn a_number_of_a_queue_is_given_once() {
+    let device = Device::new();
+    let (_admin, id) = Queue::admin(device.at(), Wish::PLAIN, NAME);
+    let first = Queue::io(device.at(), Wish::PLAIN, id, 1);
+    let connect = |n| {
+        let mut io = Queue::open(device.at(), Wish::PLAIN);
+        io.connect((n, 31), Wish::PLAIN, id, NAME).0.status
+    };
+    assert_eq!(connect(1), Status::COMMAND_SEQUENCE);
+    assert_eq!(connect(2), Status::SUCCESS);
+    drop(first);
+    eventually("the number is free", || connect(1) == Status::SUCCESS);
 }
 
 #[test]
@@ -230,7 +338,10 @@ fn a_shutdown_completes_and_what_was_written_stays() {
     result(&mut admin, configure(0x0046_4061));
     assert_eq!(status(&mut admin), 0b1001);
     assert!(io.is_closed());
-    drop(admin);
+    let mut late = Queue::open(device.at(), Wish::PLAIN);
+    let (refused, _) = late.connect((1, 31), Wish::PLAIN, id, NAME);
+    assert_eq!(refused.status, Status::COMMAND_SEQUENCE, "it is shut down");
+    drop((admin, late));
     eventually("all is free", || device.target.in_use() == (0, 0));
     let (_admin, mut io) = device.queues(Wish::PLAIN);
     let read = Blocks::Read { first: 5, n_blocks: 1 }.entry(1, transport(BLOCK));

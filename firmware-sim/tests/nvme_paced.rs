@@ -125,6 +125,39 @@ fn an_execution_takes_the_time_of_its_work() {
     assert!(began.elapsed() >= Duration::from_millis(50), "50 kB at 1 MB/s");
 }
 
+/// A completion has the head of its queue when it is sent, and entries before that are free for the host.
+#[test]
+fn an_answer_that_waited_has_the_head_of_its_queue_as_it_is_sent() {
+    let device = Device::paced(&preset(1000, None));
+    let (_admin, mut io) = device.queues(Wish::PLAIN);
+    let program = Execute {
+        program: 0,
+        range_set: 0,
+        n_ranges: 2,
+        data_bytes: 64,
+        parameter_1: 7,
+        parameter_2: 0,
+    };
+    let range = |from, bytes| MemoryRange { nsid: 2, from, bytes };
+    let data: Vec<u8> = [range(0, 1 << 20), range(2 << 20, 8)]
+        .iter()
+        .flat_map(|own| own.bytes())
+        .collect();
+    let place = Data::InCapsule { offset: 0, length: 64 };
+    // A second each; then what is answered at once. All are there before anything is answered.
+    let sent = [
+        io.encoded(read(0, 1).with_id(1001), &[]),
+        io.encoded(program.entry(3, place).with_id(1002), &data),
+        io.encoded(memory_read(64).with_id(1003), &[]),
+        io.encoded(memory_read(64).with_id(1004), &[]),
+    ];
+    io.raw(&sent.concat());
+    let heads: HashMap<u16, u16> =
+        (0..4).map(|_| io.next_completion()).map(|cqe| (cqe.id, cqe.sq_head)).collect();
+    // Connect was the first entry.
+    assert_eq!((heads[&1001], heads[&1002], heads[&1004]), (5, 5, 5), "{heads:?}");
+}
+
 #[test]
 fn logs_tell_the_models_temperature_and_energy() {
     let device = Device::paced(&preset(0, None));

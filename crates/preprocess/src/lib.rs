@@ -117,6 +117,19 @@ pub fn run(
     parameters: Parameters,
     ranges: Ranges<'_>,
 ) -> Result<Done, Status> {
+    run_while(bench, parameters, ranges, || Ok(()))
+}
+
+/// Makes the samples of an execution as long as it may go on, which `check` says before each.
+///
+/// # Errors
+/// Those of [`run`], and that of `check`: then some samples are made, and there is no answer.
+pub fn run_while(
+    bench: &mut Bench,
+    parameters: Parameters,
+    ranges: Ranges<'_>,
+    check: impl Fn() -> Result<(), Status>,
+) -> Result<Done, Status> {
     let Ranges { records, table, results } = ranges;
     let head = Head::read(table, parameters)?;
     let items = items(table, &head)?;
@@ -128,6 +141,7 @@ pub fn run(
     let (mut sum, mut hash) = (Results::default(), Xxh3::new());
     let mut all = Vec::with_capacity(items.len());
     for item in &items {
+        check()?;
         let out = Part { at: item.out_at, bytes: head.sample_bytes };
         let made = match (out.of_mut(results), item.record.of(records)) {
             (Some(out), Some(record)) => {

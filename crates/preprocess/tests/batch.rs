@@ -9,7 +9,7 @@ use bothends_nvme::preprocess::{
     Head, Item, Kind, Made, Outcome, Parameters, Part, Results,
 };
 use bothends_ops::{Pipeline, Scratch};
-use bothends_preprocess::{Bench, Ranges, Shared, reach, run};
+use bothends_preprocess::{Bench, Ranges, Shared, reach, run, run_while};
 use bothends_samples::{GenerateConfig, generate};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -132,6 +132,29 @@ fn a_batch_is_what_the_host_makes() {
     assert_eq!(sum.checksum, xxh3_64(&results[4096..]));
     let coded: usize = images.iter().map(Vec::len).sum();
     assert_eq!(sum.coded_bytes, coded as u64);
+}
+
+#[test]
+fn an_execution_ends_before_the_first_item_for_which_it_may_not_go_on() {
+    let batch = Batch::of(&images(3));
+    let bytes = 4096 + batch.head.sample_bytes as usize * 3;
+    let mut results = vec![0xdd; bytes];
+    let table = batch.table();
+    let ranges = Ranges { records: &batch.records, table: &table, results: &mut results };
+    let n_asked = std::cell::Cell::new(0);
+    let check = || {
+        n_asked.set(n_asked.get() + 1);
+        if n_asked.get() < 3 { Ok(()) } else { Err(Status::ABORT_REQUESTED) }
+    };
+    let mut bench = Bench::new(&Shared::default());
+    let ended = run_while(&mut bench, batch.head.parameters(), ranges, check);
+    assert_eq!(ended.unwrap_err(), Status::ABORT_REQUESTED);
+    let whole = batch.run().unwrap();
+    for n in 0..3 {
+        let is_made = batch.sample(&results, n) == batch.sample(&whole, n);
+        assert_eq!(is_made, n < 2, "sample {n}");
+    }
+    assert!(results[..4096].iter().all(|byte| *byte == 0xdd), "there is no answer");
 }
 
 #[test]

@@ -35,6 +35,14 @@ pub struct Effort {
     pub took_ns: u64,
 }
 
+impl Effort {
+    /// Whether nothing is counted, as of a program that failed.
+    pub(super) fn is_uncounted(&self) -> bool {
+        let Self { fuel, bytes, coded_bytes, pixels, .. } = self;
+        [fuel, bytes, coded_bytes, pixels].iter().all(|n| **n == 0)
+    }
+}
+
 impl WorkConfig {
     /// How long a core works: for instructions, and for bytes, and for images by whichever of coded bytes and
     /// pixels takes longer.
@@ -72,6 +80,15 @@ mod tests {
         ] {
             assert_eq!(WORK.work_ns(effort), expected, "{effort:?}");
         }
+    }
+
+    /// Or a device would run programs that fail for nothing.
+    #[test]
+    fn what_failed_is_the_time_that_it_took_here() {
+        let failed = Effort { cpu_ns: 100, took_ns: 300, ..Effort::default() };
+        let cores = CoresConfig { n_cores: 1, relative_time_milli: 4000 };
+        let mut cores = Compute::new(ComputeConfig::Cores(cores));
+        assert_eq!(cores.execute(0, failed, Some(&WORK), 1000).end_ns, 400);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::link::LinkConfig;
 use crate::media::{
     Blocks, Flash, Flat, MediaBusy, MediaConfig, Memory, Piece, Timeline, transfer_ns,
 };
-use crate::power::{Busy, COOL_K, Power, Sleep, Thermal};
+use crate::power::{Busy, COOL_K, Power, Sleep, Spread, Thermal};
 
 /// A command, as far as it takes time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum Demand {
     ToMemory(Vec<Blocks>, u64),
     /// Memory is copied to blocks.
     ToBlocks(Vec<Blocks>),
-    /// A program has run.
+    /// A program has run, of whose beginning [`Drive::begin`] was told.
     Execute(Effort),
 }
 
@@ -63,10 +63,14 @@ pub struct Drive {
     link: LinkConfig,
     to_host: Timeline,
     from_host: Timeline,
+    /// Of the idle device; what work uses is in `active`.
     power: Power,
+    active: Spread,
     thermal: Option<Thermal>,
     sleep: Option<Sleep>,
     meter: Meter,
+    /// Programs that have begun and have not been taken yet.
+    n_running: u32,
     now_ns: u64,
     busy_until_ns: u64,
 }
@@ -98,12 +102,24 @@ impl Drive {
             to_host: Timeline::default(),
             from_host: Timeline::default(),
             power: Power::new(config.power),
+            active: Spread::default(),
             thermal: config.thermal.map(Thermal::new),
             sleep: config.sleep.map(Sleep::new),
             meter: Meter::default(),
+            n_running: 0,
             now_ns: 0,
             busy_until_ns: 0,
         }
+    }
+
+    /// An execution that has arrived at `at_ns` begins: from when on the device is awake for it. [`Drive::take`] is told
+    /// of it when it has run, with that time; until then the device does not sleep.
+    pub fn begin(&mut self, at_ns: u64) -> u64 {
+        self.now_ns = self.now_ns.max(at_ns);
+        let wake_ns = self.wake();
+        self.look();
+        self.n_running += 1;
+        at_ns.saturating_add(wake_ns)
     }
 
     /// Takes a command that arrives at `at_ns`. One that arrives before the one before it is taken to
@@ -117,6 +133,7 @@ impl Drive {
         let slowdown_milli = self.look();
         self.forget_before(self.now_ns);
         let mut busy = Busy::default();
+        let mut start_ns = at_ns;
         let end_ns = match demand {
             Demand::Read(blocks) => self.read(at_ns, *blocks, &mut busy),
             Demand::Write(blocks) => {
@@ -145,11 +162,14 @@ impl Drive {
                 let work = self.work.as_ref();
                 let turn = self.compute.execute(at_ns, *effort, work, slowdown_milli);
                 busy.compute_ns = turn.end_ns - turn.start_ns;
+                start_ns = turn.start_ns;
+                self.n_running = self.n_running.saturating_sub(1);
                 turn.end_ns
             }
         };
+        let worked_until_ns = self.worked_until(demand, end_ns);
+        self.active.add(start_ns, worked_until_ns, self.power.active_pj(busy));
         let end_ns = end_ns.saturating_add(self.link_latency_ns());
-        self.power.add(busy);
         self.busy_until_ns = self.busy_until_ns.max(self.media.flush(end_ns));
         if let Some(sleep) = &mut self.sleep {
             sleep.work_until(self.busy_until_ns);
@@ -163,7 +183,7 @@ impl Drive {
         self.now_ns = self.now_ns.max(at_ns);
         self.wake();
         self.look();
-        let energy_pj = self.power.total_pj(self.now_ns);
+        let energy_pj = self.total_pj(self.now_ns);
         let (kelvin, is_hot) = match &self.thermal {
             Some(thermal) => (thermal.kelvin(), thermal.is_hot()),
             None => (COOL_K, false),
@@ -171,10 +191,10 @@ impl Drive {
         self.meter.vitals(self.now_ns, energy_pj, (kelvin, is_hot))
     }
 
-    /// All energy until `at_ns`, in picojoules.
+    /// All energy until `at_ns`, in picojoules. What is still at work then has used its part.
     #[must_use]
     pub fn total_pj(&self, at_ns: u64) -> u128 {
-        self.power.total_pj(at_ns)
+        self.power.total_pj(at_ns) + self.active.used_pj(at_ns)
     }
 
     /// When everything that it was asked for, and every program that this led to, has ended.
@@ -186,6 +206,9 @@ impl Drive {
     /// How long it takes to wake; accounts for the sleep until now.
     fn wake(&mut self) -> u64 {
         let Some(sleep) = &mut self.sleep else { return 0 };
+        if self.n_running > 0 {
+            sleep.work_until(self.now_ns);
+        }
         let slept = sleep.look(self.now_ns);
         self.power.slept(slept.for_ns, sleep.power_mw());
         slept.wake_ns
@@ -193,11 +216,27 @@ impl Drive {
 
     /// Takes in the energy until now; says how slow work is because of it, in thousandths.
     fn look(&mut self) -> u64 {
-        let energy_pj = self.power.total_pj(self.now_ns);
+        self.active.look(self.now_ns);
+        let energy_pj = self.total_pj(self.now_ns);
         self.meter.look(self.now_ns, energy_pj);
         match &mut self.thermal {
             Some(thermal) => thermal.slowdown_milli(self.now_ns, energy_pj),
             None => 1000,
+        }
+    }
+
+    /// Until when a command is at work that is done for the host at `end_ns`: what was written is in a buffer then, and
+    /// goes to the flash later.
+    fn worked_until(&self, demand: &Demand, end_ns: u64) -> u64 {
+        match demand {
+            Demand::Write(_) | Demand::ToBlocks(_) => self.media.flush(end_ns),
+            Demand::Read(_)
+            | Demand::Flush
+            | Demand::ReadMemory(_)
+            | Demand::WriteMemory(_)
+            | Demand::Fill(_)
+            | Demand::ToMemory(..)
+            | Demand::Execute(_) => end_ns,
         }
     }
 

@@ -59,12 +59,19 @@ impl Timing {
         }
     }
 
+    /// An execution that has arrived at `at` begins: with what time [`Timing::take`] is to be told of it, once it has
+    /// run.
+    pub fn begin(&self, at: Instant) -> Instant {
+        let awake_ns = lock(&self.drive).begin(self.ns(at));
+        self.instant(awake_ns).unwrap_or(at)
+    }
+
     /// When a command that has arrived at `at` is complete.
     pub fn take(&self, at: Instant, demand: &Demand) -> Instant {
         let at_ns = self.ns(at);
         let end_ns = lock(&self.drive).take(at_ns, demand).end_ns;
         // A time that cannot be counted is now: no preset's constants lead there.
-        self.began.checked_add(Duration::from_nanos(end_ns)).unwrap_or(at)
+        self.instant(end_ns).unwrap_or(at)
     }
 
     /// How the drive is at `at`.
@@ -81,6 +88,10 @@ impl Timing {
     /// How answers have kept to their times so far.
     pub fn lateness(&self) -> Lateness {
         *lock(&self.lateness)
+    }
+
+    fn instant(&self, ns: u64) -> Option<Instant> {
+        self.began.checked_add(Duration::from_nanos(ns))
     }
 
     fn ns(&self, at: Instant) -> u64 {

@@ -4,7 +4,7 @@
 mod events;
 mod later;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,15 +29,47 @@ const SHUTDOWN: u32 = 3 << 14;
 const CAPABILITIES: u64 =
     (MOST_ENTRIES as u64 - 1) | 1 << 16 | 30 << 24 | 1 << 37 | 1 << 43;
 
-/// What a new configuration does to the queues of a controller.
+/// What a new configuration does to a controller. Its queues for I/O end with all but the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     /// Nothing.
     None,
-    /// Its queues for I/O end, and what belongs to it: it was disabled.
+    /// It was disabled: what belongs to it ends.
     Reset,
-    /// Its queues for I/O end, and what was written becomes durable.
+    /// What was written becomes durable; then comes [`Controller::finish_shutdown`].
     Shutdown,
+    /// One write does both.
+    ResetAndShutdown,
+}
+
+impl Change {
+    fn of(was: u32, value: u32) -> Self {
+        let is_reset = was & 1 == 1 && value & 1 == 0;
+        let is_shutdown = was & SHUTDOWN == 0 && value & SHUTDOWN != 0;
+        match (is_reset, is_shutdown) {
+            (false, false) => Self::None,
+            (true, false) => Self::Reset,
+            (false, true) => Self::Shutdown,
+            (true, true) => Self::ResetAndShutdown,
+        }
+    }
+
+    pub(super) fn is_reset(self) -> bool {
+        matches!(self, Self::Reset | Self::ResetAndShutdown)
+    }
+
+    pub(super) fn is_shutdown(self) -> bool {
+        matches!(self, Self::Shutdown | Self::ResetAndShutdown)
+    }
+}
+
+/// How far a shutdown has come: the value of Shutdown Status (SHST).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shutdown {
+    None = 0b00,
+    /// It stays so if what was written could not be made durable.
+    Processing = 0b01,
+    Complete = 0b10,
 }
 
 /// What a command of a host finds its controller in.
@@ -47,16 +79,19 @@ pub(super) struct Controller {
     pub(super) host_id: [u8; 16],
     pub(super) is_discovery: bool,
     configuration: u32,
+    shutdown: Shutdown,
     keep_alive: Option<Duration>,
     heard: Instant,
     /// What it has to tell, and the commands that await it.
     pub(super) events: Events,
-    /// Executions that have not begun, by queue and identifier.
-    pub(super) waiting: BTreeMap<(u16, u16), Arc<Waiting>>,
+    /// Executions that have not ended, by queue and identifier.
+    executions: BTreeMap<(u16, u16), Arc<Waiting>>,
     /// Where completions of the admin queue go that its own thread does not send.
     pub(super) outlet: Option<Arc<dyn Outlet>>,
-    /// Queues for I/O that there are.
-    pub(super) n_queues: u16,
+    /// Numbers of the queues for I/O that there are.
+    queues: BTreeSet<u16>,
+    /// How often all of them have ended: a queue of an earlier generation is none any more.
+    generation: u64,
     /// Generation of the measurement of power; it is on if there is one.
     pub(super) measures: Option<u8>,
 }
@@ -73,12 +108,14 @@ impl Controller {
             host_id,
             is_discovery: false,
             configuration: 0,
+            shutdown: Shutdown::None,
             keep_alive: keep_alive(keep_alive_ms),
             heard: now,
             events: Events::new(KELVIN),
-            waiting: BTreeMap::new(),
+            executions: BTreeMap::new(),
             outlet: None,
-            n_queues: 0,
+            queues: BTreeSet::new(),
+            generation: 0,
             measures: None,
         }
     }
@@ -101,11 +138,77 @@ impl Controller {
         }
     }
 
-    /// Aborts a command that waits: an execution that has not begun, or a request for an event.
+    /// A queue for I/O comes: the generation that it belongs to.
+    ///
+    /// # Errors
+    /// Command Sequence Error if the number is in use, or the controller is not enabled or shut down; Connect Controller
+    /// Busy if it has as many as it may have.
+    pub(super) fn join(&mut self, queue: u16) -> Result<u64, Status> {
+        let is_shut = self.shutdown != Shutdown::None;
+        let is_open = self.is_enabled() && !is_shut && !self.is_discovery;
+        if !is_open || self.queues.contains(&queue) {
+            return Err(Status::COMMAND_SEQUENCE);
+        }
+        if queue > MOST_QUEUES || self.queues.len() >= usize::from(MOST_QUEUES) {
+            return Err(Status::CONNECT_BUSY);
+        }
+        self.queues.insert(queue);
+        Ok(self.generation)
+    }
+
+    /// Whether queues of this generation are those that there are.
+    pub(super) fn has(&self, generation: u64) -> bool {
+        self.generation == generation
+    }
+
+    /// A queue for I/O has gone, and with it what it has in flight.
+    pub(super) fn leave(&mut self, queue: u16, generation: u64) {
+        // Of an earlier generation everything has ended, and the number may be in use again.
+        if !self.has(generation) {
+            return;
+        }
+        self.queues.remove(&queue);
+        self.executions.retain(|(of, _), execution| {
+            if *of == queue {
+                execution.abort(Status::ABORTED_BY_DELETION);
+            }
+            *of != queue
+        });
+    }
+
+    /// An execution of a queue is there until [`Controller::forget`]. That of a queue which has ended is aborted.
+    pub(super) fn add(
+        &mut self,
+        key: (u16, u16),
+        generation: u64,
+        execution: &Arc<Waiting>,
+    ) {
+        if self.has(generation) {
+            self.executions.insert(key, Arc::clone(execution));
+        } else {
+            execution.abort(Status::ABORTED_BY_DELETION);
+        }
+    }
+
+    /// An execution has ended. Another command may have the identifier of one that was aborted.
+    pub(super) fn forget(&mut self, key: (u16, u16), execution: &Arc<Waiting>) {
+        if self.executions.get(&key).is_some_and(|own| Arc::ptr_eq(own, execution)) {
+            self.executions.remove(&key);
+        }
+    }
+
+    /// Aborts a command that waits: an execution that has not begun, or a request for an event. An execution that has
+    /// begun is told to end, and does so when its program looks.
     pub(super) fn abort(&mut self, queue: u16, id: u16) -> Aborted {
         if queue > 0 {
-            let waiting = self.waiting.remove(&(queue, id));
-            return waiting.map_or(Aborted::No, |own| own.abort(Status::ABORT_REQUESTED));
+            let Some(execution) = self.executions.get(&(queue, id)) else {
+                return Aborted::No;
+            };
+            let aborted = execution.abort(Status::ABORT_REQUESTED);
+            if aborted == Aborted::Yes {
+                self.executions.remove(&(queue, id));
+            }
+            return aborted;
         }
         match self.events.withdraw(id) {
             Some(later) => {
@@ -116,16 +219,15 @@ impl Controller {
         }
     }
 
-    /// Ends what waits, of all queues.
+    /// Ends the executions of all queues.
     pub(super) fn abort_all(&mut self) {
-        for waiting in std::mem::take(&mut self.waiting).into_values() {
-            waiting.abort(Status::ABORTED_BY_DELETION);
+        for execution in std::mem::take(&mut self.executions).into_values() {
+            execution.abort(Status::ABORTED_BY_DELETION);
         }
     }
 
     /// What a reset leaves: the association with the host, and nothing that it has said or asked.
     fn reset(&mut self, kelvin: u16) {
-        self.abort_all();
         for later in self.events.withdraw_all() {
             self.post(later, Err(Status::ABORTED_BY_DELETION));
         }
@@ -159,10 +261,16 @@ impl Controller {
         }
     }
 
-    /// Ready follows Enable at once, and the end of a shutdown its notification.
+    /// Ready follows Enable at once.
     fn status(&self) -> u64 {
-        let is_shut = self.configuration & SHUTDOWN != 0;
-        u64::from(self.configuration & 1) | if is_shut { 0b10 << 2 } else { 0 }
+        u64::from(self.configuration & 1) | (self.shutdown as u64) << 2
+    }
+
+    /// What was written is durable.
+    pub(super) fn finish_shutdown(&mut self) {
+        if self.shutdown == Shutdown::Processing {
+            self.shutdown = Shutdown::Complete;
+        }
     }
 
     /// Sets a property, and says what becomes of the controller's queues.
@@ -177,15 +285,21 @@ impl Controller {
         }
         let value = u32::try_from(value).map_err(|_| Status::INVALID_FIELD)?;
         let was = std::mem::replace(&mut self.configuration, value);
-        if was & 1 == 1 && value & 1 == 0 {
-            self.reset(kelvin);
-            return Ok(Change::Reset);
+        let change = Change::of(was, value);
+        if value & SHUTDOWN == 0 {
+            self.shutdown = Shutdown::None;
+        } else if change.is_shutdown() {
+            self.shutdown = Shutdown::Processing;
         }
-        if was & SHUTDOWN == 0 && value & SHUTDOWN != 0 {
+        if change != Change::None {
+            self.generation += 1;
+            self.queues.clear();
             self.abort_all();
-            return Ok(Change::Shutdown);
         }
-        Ok(Change::None)
+        if change.is_reset() {
+            self.reset(kelvin);
+        }
+        Ok(change)
     }
 
     /// The value of a feature; `dword` is the command's dword 11.
@@ -253,4 +367,49 @@ fn keep_alive(ms: u32) -> Option<Duration> {
 /// A controller, for whoever looks at it or changes it.
 pub(super) fn lock(controller: &Mutex<Controller>) -> MutexGuard<'_, Controller> {
     controller.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
+    use super::*;
+
+    fn enabled() -> Controller {
+        let mut own = Controller::new(1, [0; 16], 0, Instant::now());
+        own.set_property(CC, 1, KELVIN).unwrap();
+        own
+    }
+
+    fn set(own: &mut Controller, value: u64) -> Change {
+        own.set_property(CC, value, KELVIN).unwrap()
+    }
+
+    #[test]
+    fn one_write_may_disable_and_shut_down() {
+        let mut own = enabled();
+        assert_eq!(set(&mut own, 1 << 14), Change::ResetAndShutdown);
+        assert_eq!(own.status(), 0b0100, "what was written is not durable yet");
+        own.finish_shutdown();
+        assert_eq!(own.status(), 0b1000);
+        assert_eq!(set(&mut own, 1 << 14), Change::None);
+        assert_eq!(set(&mut own, 1), Change::None);
+        assert_eq!(own.status(), 1);
+    }
+
+    #[test]
+    fn a_queue_of_before_a_reset_leaves_that_of_after_it_alone() {
+        let mut own = enabled();
+        let before = own.join(7).unwrap();
+        assert_eq!(own.join(7), Err(Status::COMMAND_SEQUENCE), "the number is in use");
+        set(&mut own, 0);
+        assert_eq!(own.join(7), Err(Status::COMMAND_SEQUENCE), "it is disabled");
+        set(&mut own, 1);
+        assert!(!own.has(before));
+        let after = own.join(7).unwrap();
+        own.leave(7, before);
+        assert_eq!(own.join(7), Err(Status::COMMAND_SEQUENCE), "it is still there");
+        own.leave(7, after);
+        assert_eq!(own.join(7), Ok(after));
+    }
 }

@@ -10,6 +10,7 @@ use bothends_nvme::pdu::{Fatal, Format};
 use bothends_nvme::{Cqe, Status};
 
 use super::controller::{Controller, Outlet, lock};
+use super::programs::Stop;
 use super::queue::{Answer, Controllers, DISCOVERY, Queue};
 use super::subsystem::Subsystem;
 use super::wire::{InFlight, Wire};
@@ -149,11 +150,17 @@ impl InProcessQueue {
                 match answer {
                     Answer::Said if is_conflict => {}
                     Answer::Said => self.wire.in_flight().end(id),
+                    // Nobody waits in here.
+                    Answer::Due(_, later, result) => {
+                        format.response(&later.completion(Ok(result)), out);
+                        self.wire.in_flight().end(id);
+                    }
                     Answer::Waits => {}
                     Answer::Ends => return Err(Fatal::Sequence),
                     Answer::Execute(execution, later) => {
                         let memory = &self.queue.subsystem().memory;
-                        let result = execution.run(memory).map(|done| done.value);
+                        let done = execution.run(memory, &Stop::default());
+                        let result = done.map(|done| done.value);
                         format.response(&later.completion(result), out);
                         self.wire.in_flight().end(id);
                     }

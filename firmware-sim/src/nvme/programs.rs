@@ -6,6 +6,7 @@
 mod batch;
 mod checksum;
 mod slot;
+mod stop;
 #[cfg(feature = "wasm")]
 mod wasm;
 
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bothends_nvme::Status;
 use bothends_nvme::commands::{Activate, Execute, MemoryRange, ProgramLoad, RangeSets};
@@ -24,6 +26,7 @@ use slot::Slot;
 
 pub use batch::Batches;
 pub use checksum::Checksum;
+pub(super) use stop::Stop;
 
 /// Indices of programs.
 const SLOTS: u16 = 16;
@@ -31,6 +34,8 @@ const SLOTS: u16 = 16;
 const PROGRAM_MIB: u64 = 16;
 /// Bytes of data of an execution, which wait with it for their turn: more belong into memory.
 const MOST_INLINE: usize = 64 << 10;
+/// Time of an execution. A host has given it up long before, and others wait for its core.
+const MOST_TIME: Duration = Duration::from_secs(60);
 const LIMITS: ProgramsNamespace = ProgramsNamespace {
     active: 8,
     range_sets: 64,
@@ -93,9 +98,18 @@ pub struct Call<'a> {
     pub parameter_2: u64,
     /// The data of the command, behind its ranges.
     pub data: &'a [u8],
+    stop: Stop,
 }
 
 impl Call<'_> {
+    /// Whether the program may go on. One that takes long looks here now and then, and ends with what it is told.
+    ///
+    /// # Errors
+    /// The status with which to end: the host has aborted the command or gone, or it has run for too long.
+    pub fn check(&self) -> Result<(), Status> {
+        self.stop.check()
+    }
+
     /// Bytes of range `n`.
     ///
     /// # Errors
@@ -226,14 +240,15 @@ pub(super) struct Execution {
 }
 
 impl Execution {
-    /// Runs it; this takes as long as the program does.
-    pub(super) fn run(&self, memory: &Arc<Memory>) -> Result<Done, Status> {
+    /// Runs it; this takes as long as the program does, which `stop` may end.
+    pub(super) fn run(&self, memory: &Arc<Memory>, stop: &Stop) -> Result<Done, Status> {
         let memory = Arc::clone(memory);
         let call = Call {
             ranges: &Ranges { memory, all: Arc::clone(&self.ranges) },
             parameter_1: self.parameters.0,
             parameter_2: self.parameters.1,
             data: &self.data,
+            stop: stop.within(MOST_TIME),
         };
         // A program that panics costs its command, and not the thread of all.
         catch_unwind(AssertUnwindSafe(|| self.program.run(&call)))

@@ -1,25 +1,24 @@
 //! A queue: what a command on it comes to. The first command of a connection has to be Connect, which says what
 //! queue of what controller it is.
 
+mod admin;
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use bothends_nvme::commands::{
-    Admin, ConnectData, Event, Fabrics, Identify, Log, LogRequest,
-};
-use bothends_nvme::identify::{
-    self, BlockNamespace, ControllerKind, Measures, MemoryNamespace,
-};
-use bothends_nvme::logs::{Effects, Hot, Measuring, Power};
+use bothends_nvme::commands::{Activate, Admin, ConnectData, Fabrics};
 use bothends_nvme::{Cqe, Data, Sqe, Status, pdu};
 
-use super::controller::{Aborted, Change, Controller, Later, MOST_EVENTS, lock};
-use super::programs::{Execution, Programs};
+use super::controller::{Change, Controller, Later, Waiting, lock};
+use super::programs::Execution;
 use super::subsystem::{Io, Subsystem};
 use super::wire::Request;
-use super::{BLOCK_BYTES, BLOCKS, IN_CAPSULE, MEMORY, MOST_DATA, MOST_ENTRIES, PROGRAMS};
-use crate::device::{Demand, Vitals};
+use super::{MOST_ENTRIES, PROGRAMS};
+use crate::device::Demand;
+use admin::{Admitted, Asked};
 
 /// The name by which every host asks where subsystems are.
 pub(super) const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
@@ -58,8 +57,6 @@ pub(super) struct Queue<C> {
     entries: u32,
     /// How far the host's entries have been taken, modulo their number. Only the connection's thread changes it.
     head: Arc<AtomicU16>,
-    /// What the command that was taken last asks of the model.
-    demand: Option<Demand>,
 }
 
 #[derive(Debug)]
@@ -67,12 +64,16 @@ struct Owner {
     controller: Arc<Mutex<Controller>>,
     id: u16,
     queue: u16,
+    /// That of the controller's queues for I/O when this one came.
+    generation: u64,
 }
 
 /// What has become of a request.
 pub(super) enum Answer {
     /// Everything there is to say is in `out`.
     Said,
+    /// Its data are in `out`; its completion, with this result, follows at the time that the model says.
+    Due(Demand, Later, u64),
     /// A program is to run; then [`Later::completion`] is sent.
     Execute(Execution, Later),
     /// The host waits for an event, which there may never be.
@@ -83,14 +84,7 @@ pub(super) enum Answer {
 
 impl<C: Controllers> Queue<C> {
     pub(super) fn new(subsystem: Arc<Subsystem>, controllers: C) -> Self {
-        Self {
-            subsystem,
-            controllers,
-            of: None,
-            entries: 32,
-            head: Arc::default(),
-            demand: None,
-        }
+        Self { subsystem, controllers, of: None, entries: 32, head: Arc::default() }
     }
 
     /// What it leads to.
@@ -118,9 +112,24 @@ impl<C: Controllers> Queue<C> {
         self.of.as_ref().map(|of| &of.controller)
     }
 
-    /// What the command that was taken last asks of the model, if that is to say when it is complete.
-    pub(super) fn demand(&mut self) -> Option<Demand> {
-        self.demand.take()
+    /// Whether the controller still has this queue.
+    pub(super) fn is_current(&self) -> bool {
+        let is_of = |of: &Owner| of.queue == 0 || lock(&of.controller).has(of.generation);
+        self.of.as_ref().is_some_and(is_of)
+    }
+
+    /// An execution of this queue, until it is forgotten.
+    pub(super) fn add(&self, id: u16, execution: &Arc<Waiting>) {
+        if let Some(of) = &self.of {
+            lock(&of.controller).add((of.queue, id), of.generation, execution);
+        }
+    }
+
+    /// The connection has ended.
+    pub(super) fn leave(&self) {
+        if let Some(of) = self.of.as_ref().filter(|of| of.queue > 0) {
+            lock(&of.controller).leave(of.queue, of.generation);
+        }
     }
 
     /// Carries out a request, or says what has to be run for it.
@@ -132,7 +141,6 @@ impl<C: Controllers> Queue<C> {
     ) -> Answer {
         let head = (u32::from(self.head.load(Ordering::Relaxed)) + 1) % self.entries;
         self.head.store(u16::try_from(head).unwrap_or(0), Ordering::Relaxed);
-        self.demand = None;
         let entry = request.entry;
         let begin = out.len();
         let done = match request.failed {
@@ -143,6 +151,9 @@ impl<C: Controllers> Queue<C> {
         let mut completion = self.completion(entry.id());
         match done {
             Ok(Done::Result(result)) => completion.result = result,
+            Ok(Done::Due(demand, result)) => {
+                return Answer::Due(demand, self.later(completion), result);
+            }
             Ok(Done::Execute(execution)) => {
                 return Answer::Execute(execution, self.later(completion));
             }
@@ -190,16 +201,15 @@ impl<C: Controllers> Queue<C> {
             Fabrics::PropertySet { offset, value, .. } => {
                 let kelvin = self.subsystem.temperature();
                 let change = lock(&of.controller).set_property(offset, value, kelvin)?;
-                match change {
-                    Change::None => {}
-                    Change::Reset => {
-                        self.controllers.end_queues(of.id);
-                        self.subsystem.programs().forget(of.id);
-                    }
-                    Change::Shutdown => {
-                        self.controllers.end_queues(of.id);
-                        self.subsystem.media.flush()?;
-                    }
+                if change != Change::None {
+                    self.controllers.end_queues(of.id);
+                }
+                if change.is_reset() {
+                    self.subsystem.programs().forget(of.id);
+                }
+                if change.is_shutdown() {
+                    self.subsystem.media.flush()?;
+                    lock(&of.controller).finish_shutdown();
                 }
                 Ok(Done::Result(0))
             }
@@ -228,74 +238,95 @@ impl<C: Controllers> Queue<C> {
         } else {
             self.controllers.find(&asked)?
         };
-        let id = {
+        let (id, generation) = {
             let mut own = lock(&controller);
-            if queue > 0 {
-                if !own.is_enabled() || own.is_discovery {
-                    return Err(Status::COMMAND_SEQUENCE);
-                }
-                if queue > super::MOST_QUEUES || own.n_queues >= super::MOST_QUEUES {
-                    return Err(Status::CONNECT_BUSY);
-                }
-                own.n_queues += 1;
-            }
-            own.id
+            (own.id, if queue > 0 { own.join(queue)? } else { 0 })
         };
         if queue == 0 {
             self.subsystem.watch(&controller);
         }
         self.entries = u32::from(size) + 1;
-        self.of = Some(Owner { controller, id, queue });
+        self.of = Some(Owner { controller, id, queue, generation });
         Ok(Done::Result(id.into()))
     }
 
     fn command(
-        &mut self,
+        &self,
         entry: &Sqe,
         data: Vec<u8>,
         format: pdu::Format,
         out: &mut Vec<u8>,
     ) -> Result<Done, Status> {
         let of = self.of.as_ref().ok_or(Status::COMMAND_SEQUENCE)?;
-        let is_admin = of.queue == 0;
         let room = room(entry)?;
-        if is_admin {
-            let later = self.later(self.completion(entry.id()));
-            let mut controller = lock(&of.controller);
-            controller.hear(Instant::now());
-            if !controller.is_enabled() {
-                return Err(Status::COMMAND_SEQUENCE);
-            }
-            let answer =
-                Asked { subsystem: &self.subsystem, controllers: &self.controllers }
-                    .admin(&mut controller, entry, &data, later);
-            // It may have taken a while, in which the host was not heard.
-            controller.hear(Instant::now());
-            return match answer? {
-                Admitted::Data(bytes) => {
-                    let n = bytes.len().min(room as usize);
-                    send(format, entry.id(), &bytes[..n], out);
-                    Ok(Done::Result(0))
-                }
-                Admitted::Done(done) => Ok(done),
-            };
+        if of.queue > 0 {
+            return self.io((entry, of.id, room), data, format, out);
         }
+        match self.admin(of, entry, &data)? {
+            Admitted::Data(bytes) => {
+                let n = bytes.len().min(room as usize);
+                send(format, entry.id(), &bytes[..n], out);
+                Ok(Done::Result(0))
+            }
+            Admitted::Result(result) => Ok(Done::Result(result)),
+            Admitted::Waits => Ok(Done::Waits),
+        }
+    }
+
+    fn admin(&self, of: &Owner, entry: &Sqe, data: &[u8]) -> Result<Admitted, Status> {
+        let later = self.later(self.completion(entry.id()));
+        let mut controller = lock(&of.controller);
+        controller.hear(Instant::now());
+        if !controller.is_enabled() {
+            return Err(Status::COMMAND_SEQUENCE);
+        }
+        if let Ok(Admin::Activation { program, active }) = Admin::parse(entry)
+            && !controller.is_discovery
+            && entry.namespace() == PROGRAMS
+        {
+            drop(controller);
+            return self.activation(of, program, active);
+        }
+        let asked = Asked { subsystem: &self.subsystem, controllers: &self.controllers };
+        asked.admin(&mut controller, entry, data, later)
+    }
+
+    /// Activates a program, or deactivates it. A compiler may run for it: whoever wants the controller meanwhile, as
+    /// all answers with a modelled time do, has it.
+    fn activation(
+        &self,
+        of: &Owner,
+        program: u16,
+        active: Activate,
+    ) -> Result<Admitted, Status> {
+        let result = self.subsystem.activate(program, active);
+        // It may have taken a while, in which the host was not heard.
+        lock(&of.controller).hear(Instant::now());
+        result.map(Admitted::Result)
+    }
+
+    fn io(
+        &self,
+        (entry, owner, room): (&Sqe, u16, u32),
+        data: Vec<u8>,
+        format: pdu::Format,
+        out: &mut Vec<u8>,
+    ) -> Result<Done, Status> {
         let begin = out.len();
         if room > 0 {
             format.before_data_to_host(head(entry.id(), room), out);
         }
         let data_at = out.len();
         let demand = self.subsystem.demand(entry, &data);
-        match self.subsystem.io(entry, data, (of.id, room), out)? {
+        match self.subsystem.io(entry, data, (owner, room), out)? {
             Io::Done(result) => {
-                self.demand = demand;
                 if out.len() == data_at {
                     // A command without data for the host.
                     out.truncate(begin);
                 } else if format.data_digest == pdu::Digest::On {
                     format.after_data_at(data_at, out);
                 }
-                Ok(Done::Result(result))
+                Ok(demand.map_or(Done::Result(result), |own| Done::Due(own, result)))
             }
             Io::Execute(execution) => {
                 out.truncate(begin);
@@ -307,261 +338,11 @@ impl<C: Controllers> Queue<C> {
 
 enum Done {
     Result(u64),
+    /// The same, at the time that the model says.
+    Due(Demand, u64),
     Execute(Execution),
     Waits,
     Ends,
-}
-
-enum Admitted {
-    Data(Vec<u8>),
-    Done(Done),
-}
-
-/// What admin commands look at.
-struct Asked<'a> {
-    subsystem: &'a Subsystem,
-    controllers: &'a dyn Controllers,
-}
-
-impl Asked<'_> {
-    fn admin(
-        &self,
-        controller: &mut Controller,
-        entry: &Sqe,
-        data: &[u8],
-        later: Later,
-    ) -> Result<Admitted, Status> {
-        let result = |value| Ok(Admitted::Done(Done::Result(value)));
-        match Admin::parse(entry)? {
-            Admin::Identify(asked) => {
-                self.identify(controller, asked).map(Admitted::Data)
-            }
-            Admin::GetLog(asked) => self.log(controller, asked).map(Admitted::Data),
-            Admin::SetFeature { feature, value } => {
-                result(controller.set_feature(feature, value)?)
-            }
-            Admin::GetFeature { feature, .. } => {
-                result(controller.feature(feature, entry.dword(11))?)
-            }
-            Admin::KeepAlive => result(0),
-            // Bit 0 says that it was not aborted: what has begun ends by itself.
-            Admin::Abort { queue, id } => {
-                result(u64::from(controller.abort(queue, id) == Aborted::No))
-            }
-            Admin::AwaitEvent => match controller.events.await_one(later)? {
-                Some(event) => result(event),
-                None => Ok(Admitted::Done(Done::Waits)),
-            },
-            Admin::Program(_) | Admin::Activation { .. } | Admin::RangeSets(_)
-                if controller.is_discovery || entry.namespace() != PROGRAMS =>
-            {
-                Err(Status::INVALID_NAMESPACE)
-            }
-            Admin::Program(load) => result(self.subsystem.programs().load(load, data)?),
-            Admin::Activation { program, active } => {
-                result(self.subsystem.activate(program, active)?)
-            }
-            Admin::RangeSets(command) => {
-                let memory = &self.subsystem.memory;
-                let id = controller.id;
-                result(self.subsystem.programs().range_sets(command, data, memory, id)?)
-            }
-        }
-    }
-
-    fn identify(
-        &self,
-        controller: &Controller,
-        asked: Identify,
-    ) -> Result<Vec<u8>, Status> {
-        if asked.structure == Identify::CONTROLLER {
-            return Ok(self.controller(controller).bytes().to_vec());
-        }
-        if controller.is_discovery {
-            return Err(Status::INVALID_FIELD);
-        }
-        let set = Subsystem::set_of(asked.nsid);
-        let existing = set.ok_or(Status::INVALID_NAMESPACE);
-        let all = || [BLOCKS, MEMORY, PROGRAMS].into_iter();
-        let asked_set = bothends_nvme::commands::Set::of_id(asked.set);
-        let bytes = match asked.structure {
-            Identify::NAMESPACE => match asked.nsid {
-                BLOCKS => self.blocks().bytes(),
-                u32::MAX => BlockNamespace { n_blocks: 0, ..self.blocks() }.bytes(),
-                _ => return Err(Status::INVALID_NAMESPACE),
-            },
-            Identify::ACTIVE if asked.nsid >= u32::MAX - 1 => {
-                return Err(Status::INVALID_NAMESPACE);
-            }
-            Identify::ACTIVE => identify::active(all(), asked.nsid),
-            Identify::DESCRIPTORS => {
-                identify::descriptors(existing?, guid(self.subsystem, asked.nsid))
-            }
-            Identify::INDEPENDENT => {
-                existing?;
-                identify::independent()
-            }
-            Identify::OF_SET if asked_set.is_some() && asked_set == set => match asked
-                .nsid
-            {
-                MEMORY => MemoryNamespace { bytes: self.subsystem.memory.size() }.bytes(),
-                PROGRAMS => Programs::limits().bytes(),
-                // The NVM set has nothing there that a drive without protection information needs.
-                _ => Box::new([0; identify::BYTES]),
-            },
-            Identify::OF_SET => return Err(Status::INVALID_NAMESPACE),
-            Identify::CONTROLLER_OF_SET => {
-                asked_set.ok_or(Status::INVALID_FIELD)?;
-                Box::new([0; identify::BYTES])
-            }
-            Identify::ACTIVE_OF_SET => {
-                let asked_set = asked_set.ok_or(Status::INVALID_FIELD)?;
-                let of_set =
-                    all().filter(|nsid| Subsystem::set_of(*nsid) == Some(asked_set));
-                identify::active(of_set, asked.nsid)
-            }
-            Identify::SETS => identify::sets(&bothends_nvme::commands::Set::ALL),
-            _ => return Err(Status::INVALID_FIELD),
-        };
-        Ok(bytes.to_vec())
-    }
-
-    fn controller(&self, own: &Controller) -> identify::Controller {
-        let kind =
-            if own.is_discovery { ControllerKind::Discovery } else { ControllerKind::Io };
-        identify::Controller {
-            id: own.id,
-            kind,
-            serial: self.subsystem.serial.clone(),
-            model: "bothends firmware-sim".to_owned(),
-            firmware: env!("CARGO_PKG_VERSION").to_owned(),
-            subsystem: match kind {
-                ControllerKind::Discovery => DISCOVERY.to_owned(),
-                ControllerKind::Io => self.subsystem.name.clone(),
-            },
-            transfer: u8::try_from((MOST_DATA / 4096).trailing_zeros()).unwrap_or(0),
-            n_namespaces: PROGRAMS,
-            commands: MOST_ENTRIES,
-            in_capsule: IN_CAPSULE,
-            events: MOST_EVENTS,
-            centiwatts: 0,
-            measures_power: Measures::Power,
-        }
-    }
-
-    fn blocks(&self) -> BlockNamespace {
-        BlockNamespace {
-            n_blocks: self.subsystem.media.n_blocks(),
-            block_bytes: BLOCK_BYTES,
-            guid: guid(self.subsystem, BLOCKS),
-        }
-    }
-
-    fn log(
-        &self,
-        controller: &mut Controller,
-        asked: LogRequest,
-    ) -> Result<Vec<u8>, Status> {
-        if asked.bytes > MOST_DATA.into() {
-            return Err(Status::INVALID_FIELD);
-        }
-        let whole = self.whole_log(controller, asked)?;
-        if asked.log == Log::Smart && asked.event == Event::Clear {
-            controller.events.read_smart();
-        }
-        let n = usize::try_from(asked.bytes).unwrap_or(0);
-        let from = usize::try_from(asked.from).unwrap_or(usize::MAX);
-        let there = whole.get(from..).ok_or(Status::INVALID_FIELD)?;
-        let mut own = there[..there.len().min(n)].to_vec();
-        own.resize(n, 0);
-        Ok(own)
-    }
-
-    fn whole_log(
-        &self,
-        controller: &Controller,
-        asked: LogRequest,
-    ) -> Result<Vec<u8>, Status> {
-        if asked.log == Log::Discovery {
-            return Ok(self.controllers.discovered());
-        }
-        if controller.is_discovery {
-            return Err(Status::INVALID_LOG);
-        }
-        let now = Instant::now();
-        match asked.log {
-            Log::Supported => Ok(supported()),
-            Log::Errors => Ok(vec![0; 64]),
-            Log::Smart => {
-                let mut own = self.subsystem.smart(now);
-                if controller.events.is_outside() {
-                    own.hot = Hot::Yes;
-                }
-                Ok(own.bytes().to_vec())
-            }
-            Log::Firmware => Ok(firmware()),
-            Log::Changed => Ok(vec![0; 4096]),
-            Log::Effects => {
-                let set = bothends_nvme::commands::Set::of_id(asked.set);
-                Ok(Effects::of(set.ok_or(Status::INVALID_FIELD)?).bytes().to_vec())
-            }
-            Log::Power => {
-                let vitals = self.subsystem.vitals(now).unwrap_or_default();
-                Ok(power(controller, &vitals).bytes().to_vec())
-            }
-            Log::Programs if asked.nsid == PROGRAMS => {
-                Ok(self.subsystem.programs().list())
-            }
-            Log::Programs | Log::ProgramTypes | Log::RangeSets | Log::Discovery => {
-                Err(Status::INVALID_LOG)
-            }
-        }
-    }
-}
-
-/// Each log that there is: bit 0 of a dword at its number.
-fn supported() -> Vec<u8> {
-    let mut own = vec![0; 1024];
-    for log in Log::ALL {
-        if !matches!(log, Log::ProgramTypes | Log::RangeSets | Log::Discovery) {
-            own[4 * usize::from(log.id())] = 1;
-        }
-    }
-    own
-}
-
-/// One slot, with this version in it.
-fn firmware() -> Vec<u8> {
-    let mut own = vec![0; 512];
-    own[0] = 1;
-    let version = env!("CARGO_PKG_VERSION").as_bytes();
-    own[8..16].fill(b' ');
-    let n = version.len().min(8);
-    own[8..8 + n].copy_from_slice(&version[..n]);
-    own
-}
-
-/// Power since the device was started, whenever measuring was.
-fn power(controller: &Controller, vitals: &Vitals) -> Power {
-    Power {
-        generation: controller.measures.unwrap_or(0),
-        measuring: match controller.measures {
-            Some(_) => Measuring::Yes,
-            None => Measuring::No,
-        },
-        n_intervals: vitals.n_intervals,
-        average: vitals.mean_microwatts,
-        greatest: vitals.most_microwatts,
-    }
-}
-
-/// The identifier of a namespace: of the subsystem's serial number, and its own.
-fn guid(subsystem: &Subsystem, nsid: u32) -> [u8; 16] {
-    let hash = xxhash_rust::xxh3::xxh3_64(subsystem.serial.as_bytes());
-    let mut own = [0; 16];
-    own[..8].copy_from_slice(&hash.to_be_bytes());
-    own[12..].copy_from_slice(&nsid.to_be_bytes());
-    own
 }
 
 /// Bytes for the host that the command has room for.

@@ -89,6 +89,15 @@ impl Subsystem {
         Self { timing: Some(timing), ..self }
     }
 
+    /// The subsystem with no programs but those that are loaded for these runtimes.
+    #[cfg(test)]
+    pub(super) fn with_runtimes(
+        self,
+        runtimes: std::collections::BTreeMap<u8, Arc<dyn super::programs::Runtime>>,
+    ) -> Self {
+        Self { programs: Mutex::new(Programs::new(Vec::new(), runtimes)), ..self }
+    }
+
     /// The model of its time, if it has one.
     #[must_use]
     pub fn timing(&self) -> Option<&Timing> {
@@ -179,8 +188,8 @@ impl Subsystem {
         }
     }
 
-    /// Carries out an I/O command of controller `owner`. Data for the host are appended to `out`, which has room for `room` bytes of
-    /// the command's.
+    /// Carries out an I/O command of controller `owner`. Data for the host are appended to `out`, which has room for
+    /// `room` bytes of the command's.
     pub(super) fn io(
         &self,
         entry: &Sqe,

@@ -1,6 +1,8 @@
 //! The target: sockets and threads around the rest. A thread accepts, and each connection has one that reads
 //! and answers; what a program takes long for is answered by the pool.
 
+mod outlet;
+mod run;
 mod timer;
 mod writer;
 
@@ -8,27 +10,26 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use bothends_nvme::Status;
 use bothends_nvme::commands::ConnectData;
 use bothends_nvme::logs::{self, discovered};
-use bothends_nvme::pdu::Format;
-use bothends_nvme::{Cqe, Status};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::KeepAlive;
 
 use super::MOST_ENTRIES;
 use super::controller::{Controller, Later, Outlet, Waiting, lock};
 use super::pool::Pool;
-use super::programs::{Done, Execution, Work};
+use super::programs::Execution;
 use super::queue::{Answer, Controllers, DISCOVERY, Queue};
 use super::subsystem::Subsystem;
-use super::wire::{InFlight, Wire};
-use crate::compute::Effort;
+use super::wire::Wire;
 use crate::device::{Demand, Lateness, Timing};
-use crate::hardware::thread_cpu_ns;
+use outlet::Connected;
+use run::Run;
 use timer::{Due, Timer};
 use writer::{Writer, is_pause};
 
@@ -264,10 +265,16 @@ impl Shared {
         let at = self.advertise.map_or_else(|| stream.local_addr(), Ok)?;
         let reach = Reach { shared: Arc::clone(self), at };
         let queue = Queue::new(Arc::clone(&self.subsystem), reach);
-        let writer = Arc::clone(writer);
-        let (wire, held) = (Wire::new(), Arc::default());
-        let mut session = Session { shared: self, id, queue, wire, writer, held };
+        let (wire, writer) = (Wire::new(), Arc::clone(writer));
+        let mut session = Session { shared: self, id, queue, wire, writer, outlet: None };
         let served = session.run(stream);
+        // From here on no answer is sent, nor does one wait.
+        session.writer.end();
+        session.outlet = None;
+        if let Some(timer) = &self.timer {
+            timer.forget_gone();
+        }
+        session.queue.leave();
         if let Some(controller) = session.queue.administers() {
             let id = {
                 let mut own = lock(controller);
@@ -275,8 +282,6 @@ impl Shared {
                 own.id
             };
             self.end(id);
-        } else if let Some(controller) = session.queue.controller() {
-            lock(controller).n_queues -= 1;
         }
         served
     }
@@ -302,8 +307,8 @@ struct Session<'a> {
     queue: Queue<Reach>,
     wire: Wire,
     writer: Arc<Writer>,
-    /// Bytes of answers that wait for their time.
-    held: Arc<AtomicUsize>,
+    /// Where completions go that this thread does not send, once the connection is a queue.
+    outlet: Option<Arc<Connected>>,
 }
 
 impl Session<'_> {
@@ -395,19 +400,21 @@ impl Session<'_> {
             let own = registry.connections.get_mut(&self.id).filter(|_| is_there)?;
             own.queue = Some((number, self.queue.number()));
             drop(registry);
-            self.reach_admin(controller);
+            // A reset since Connect has not found this queue among those that it ends.
+            if !self.queue.is_current() {
+                return None;
+            }
+            self.open();
         }
         match answer {
             // The command that has this identifier is in flight all the same.
             Answer::Said if is_conflict => {}
-            Answer::Said => match self.queue.demand() {
-                None => self.wire.in_flight().end(id),
-                Some(demand) => {
-                    let bytes = out.split_off(begin);
-                    self.writer.flush(out).ok()?;
-                    self.hold(arrived, &demand, (id, bytes))?;
-                }
-            },
+            Answer::Said => self.wire.in_flight().end(id),
+            Answer::Due(demand, later, result) => {
+                let data = out.split_off(begin);
+                self.writer.flush(out).ok()?;
+                self.hold(arrived, &demand, (data, later, result))?;
+            }
             Answer::Waits => {}
             Answer::Ends => {
                 let _ = self.writer.flush(out);
@@ -418,55 +425,38 @@ impl Session<'_> {
         Some(())
     }
 
-    /// Where completions go that this thread does not send.
-    fn outlet(&self) -> Arc<Connected> {
-        Arc::new(Connected {
+    /// The connection is a queue: others may have completions for it.
+    fn open(&mut self) {
+        let outlet = Arc::new(Connected {
             writer: Arc::clone(&self.writer),
             in_flight: self.wire.in_flight(),
             format: self.wire.format(),
-        })
-    }
-
-    fn reach_admin(&self, controller: &Mutex<Controller>) {
-        if self.queue.administers().is_some() {
-            lock(controller).outlet = Some(self.outlet());
+            held: AtomicUsize::new(0),
+        });
+        if let Some(controller) = self.queue.administers() {
+            lock(controller).outlet = Some(Arc::clone(&outlet) as Arc<dyn Outlet>);
         }
+        self.outlet = Some(outlet);
     }
 
     /// Has a program run, once a thread of the pool is free for it. Until then it can be aborted.
     fn wait(&self, arrived: Instant, (execution, later): (Execution, Later)) {
-        let Some(controller) = self.queue.controller().cloned() else { return };
-        let key = (self.queue.number(), later.id());
-        let outlet = self.outlet();
-        let waiting =
-            Arc::new(Waiting::new(execution, later, Arc::clone(&outlet) as Arc<_>));
-        lock(&controller).waiting.insert(key, Arc::clone(&waiting));
-        let subsystem = Arc::clone(&self.shared.subsystem);
-        let (timer, held) = (self.shared.timer.clone(), Arc::clone(&self.held));
-        self.shared.pool.run(move || {
-            let begun = waiting.begin();
-            {
-                let mut own = lock(&controller);
-                // Another command may have the identifier of one that was aborted.
-                let there = own.waiting.get(&key);
-                if there.is_some_and(|there| Arc::ptr_eq(there, &waiting)) {
-                    own.waiting.remove(&key);
-                }
-            }
-            let Some((execution, later)) = begun else { return };
-            if outlet.writer.has_ended() {
-                return;
-            }
-            let (result, effort) = effort(|| execution.run(&subsystem.memory));
-            // Nothing holds the ranges when the host learns that they are free.
-            drop(execution);
-            let completion = later.completion(result);
-            if let (Some(timer), Some(timing)) = (timer, subsystem.timing()) {
-                let at = timing.take(arrived, &Demand::Execute(effort));
-                timer.send(outlet.due(at, &completion, held));
-            } else {
-                outlet.post(&completion);
-            }
+        let (Some(controller), Some(outlet)) = (self.queue.controller(), &self.outlet)
+        else {
+            return;
+        };
+        let (id, outlet) = (later.id(), Arc::downgrade(outlet));
+        let to_host: Weak<dyn Outlet> = Weak::<Connected>::clone(&outlet);
+        let execution = Arc::new(Waiting::new(execution, later, to_host));
+        self.queue.add(id, &execution);
+        self.shared.pool.run(Run {
+            execution,
+            key: (self.queue.number(), id),
+            controller: Arc::downgrade(controller),
+            outlet,
+            subsystem: Arc::clone(&self.shared.subsystem),
+            timer: self.shared.timer.clone(),
+            arrived,
         });
     }
 
@@ -476,48 +466,21 @@ impl Session<'_> {
         &self,
         arrived: Instant,
         demand: &Demand,
-        (id, bytes): (u16, Vec<u8>),
+        (data, later, result): (Vec<u8>, Later, u64),
     ) -> Option<()> {
+        let outlet = self.outlet.as_ref()?;
         let (timer, timing) =
             (self.shared.timer.as_ref()?, self.shared.subsystem.timing()?);
         let at = timing.take(arrived, demand);
-        let (writer, in_flight) = (Arc::clone(&self.writer), self.wire.in_flight());
-        let held = Arc::clone(&self.held);
-        timer.send(Due { at, id, bytes, writer, in_flight, held });
-        while self.held.load(Ordering::Acquire) > MOST_HELD {
+        let result = Ok(result);
+        timer.send(Due { at, data, later, result, outlet: Arc::downgrade(outlet) });
+        while outlet.held.load(Ordering::Acquire) > MOST_HELD {
             if self.writer.has_ended() || self.shared.stops.load(Ordering::Acquire) {
                 return None;
             }
             thread::sleep(Duration::from_millis(1));
         }
         Some(())
-    }
-}
-
-/// A connection, as those see it that have a completion for it.
-#[derive(Debug)]
-struct Connected {
-    writer: Arc<Writer>,
-    in_flight: Arc<InFlight>,
-    format: Format,
-}
-
-impl Connected {
-    /// The same completion, for the time at which the model has the command complete.
-    fn due(&self, at: Instant, completion: &Cqe, held: Arc<AtomicUsize>) -> Due {
-        let mut bytes = Vec::with_capacity(32);
-        self.format.response(completion, &mut bytes);
-        let (writer, in_flight) = (Arc::clone(&self.writer), Arc::clone(&self.in_flight));
-        Due { at, id: completion.id, bytes, writer, in_flight, held }
-    }
-}
-
-impl Outlet for Connected {
-    fn post(&self, completion: &Cqe) {
-        let mut out = Vec::with_capacity(32);
-        self.format.response(completion, &mut out);
-        self.in_flight.end(completion.id);
-        self.writer.post(&out);
     }
 }
 
@@ -576,22 +539,4 @@ impl Controllers for Reach {
         };
         discovered(1, &[own])
     }
-}
-
-/// Runs a program; says what it returned, and what it took. One that failed took the time that it took here.
-fn effort(run: impl FnOnce() -> Result<Done, Status>) -> (Result<u64, Status>, Effort) {
-    let (began, cpu_began_ns) = (Instant::now(), thread_cpu_ns());
-    let done = run();
-    let took_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let cpu_ns = thread_cpu_ns().saturating_sub(cpu_began_ns);
-    let took = Effort { cpu_ns, took_ns, ..Effort::default() };
-    let effort = match done.map(|done| done.work) {
-        Ok(Work::Bytes(bytes)) => Effort { bytes, ..took },
-        Ok(Work::Fuel(fuel)) => Effort { fuel, ..took },
-        Ok(Work::Images { coded_bytes, pixels }) => {
-            Effort { coded_bytes, pixels, ..took }
-        }
-        Err(_) => took,
-    };
-    (done.map(|done| done.value), effort)
 }

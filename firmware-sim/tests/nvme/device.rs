@@ -38,6 +38,9 @@ impl Program for Sum {
     }
 }
 
+/// The first parameter with which [`Wait`] looks whether it may go on.
+pub(crate) const LOOKS: u64 = 77;
+
 /// Runs until it is told that it may end.
 #[derive(Debug)]
 struct Wait {
@@ -50,10 +53,13 @@ impl Program for Wait {
         2
     }
 
-    fn run(&self, _: &Call<'_>) -> Result<Done, Status> {
+    fn run(&self, call: &Call<'_>) -> Result<Done, Status> {
         self.n_begun.fetch_add(1, Ordering::Release);
         let deadline = Instant::now() + Duration::from_secs(20);
         while !self.may_end.load(Ordering::Acquire) && Instant::now() < deadline {
+            if call.parameter_1 == LOOKS {
+                call.check()?;
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(Done { value: u64::MAX, work: Work::Fuel(0) })

@@ -31,6 +31,10 @@ pub(crate) struct Module {
     pub(crate) locals: Vec<u32>,
     /// Instructions, without the end.
     pub(crate) body: Vec<u8>,
+    /// More functions, which do nothing.
+    pub(crate) more: usize,
+    /// More types of functions, each the same.
+    pub(crate) types: usize,
 }
 
 impl Module {
@@ -50,6 +54,8 @@ impl Module {
             start: Vec::new(),
             locals: Vec::new(),
             body: body.to_vec(),
+            more: 0,
+            types: 0,
         }
     }
 
@@ -66,6 +72,10 @@ impl Module {
             let counted = |list: &[u8]| [&number(list.len()), list].concat();
             [vec![0x60], counted(from), counted(to)].concat()
         });
+        let more_types = std::iter::repeat_n(vec![0x60, 0, 0], self.types);
+        // Of the type without results: no locals, and the end at once.
+        let more_kinds = std::iter::repeat_n(vec![5], self.more);
+        let more_bodies = std::iter::repeat_n(vec![2, 0, 0x0b], self.more);
         let imports = self.imports.iter().map(|(module, name, kind)| {
             [text(module), text(name), vec![0, *kind]].concat()
         });
@@ -76,16 +86,17 @@ impl Module {
         let locals =
             self.locals.iter().map(|n| [number(*n as usize), vec![I64]].concat());
         let body = [list(locals), self.body.clone(), vec![0x0b]].concat();
+        let body = [number(body.len()), body].concat();
         let memory = [vec![0], number(self.pages as usize)].concat();
         [
             b"\0asm\x01\0\0\0".to_vec(),
-            section(1, list(types)),
+            section(1, list(types.chain(more_types))),
             section(2, list(imports)),
-            section(3, list([vec![self.entry]].into_iter())),
+            section(3, list(std::iter::once(vec![self.entry]).chain(more_kinds))),
             section(5, list([memory].into_iter())),
             section(7, list(exports)),
             if self.start.is_empty() { vec![] } else { section(8, self.start.clone()) },
-            section(10, list([[number(body.len()), body].concat()].into_iter())),
+            section(10, list(std::iter::once(body).chain(more_bodies))),
         ]
         .concat()
     }

@@ -2,11 +2,11 @@
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bothends_nvme::{Cqe, Status};
 
-use crate::nvme::programs::Execution;
+use crate::nvme::programs::{Execution, Stop};
 
 /// A completion that comes later. It tells the queue's head as it is then: a head that went back would look like a
 /// queue that has filled up again.
@@ -45,34 +45,53 @@ pub(in crate::nvme) trait Outlet: Debug + Send + Sync {
     fn post(&self, completion: &Cqe);
 }
 
-/// An execution that has not begun. Who takes it out completes it: the thread that runs it, or who aborts it.
+/// An execution from when it is taken to when it ends. Until it begins, who takes it out completes it: the thread
+/// that runs it, or who aborts it. It keeps no connection open.
 #[derive(Debug)]
 pub(in crate::nvme) struct Waiting {
     own: Mutex<Option<(Execution, Later)>>,
-    outlet: Arc<dyn Outlet>,
+    stop: Stop,
+    outlet: Weak<dyn Outlet>,
 }
 
 impl Waiting {
     pub(in crate::nvme) fn new(
         execution: Execution,
         later: Later,
-        outlet: Arc<dyn Outlet>,
+        outlet: Weak<dyn Outlet>,
     ) -> Self {
-        Self { own: Mutex::new(Some((execution, later))), outlet }
+        Self { own: Mutex::new(Some((execution, later))), stop: Stop::default(), outlet }
     }
 
     /// Takes it out, if it is still there.
     pub(in crate::nvme) fn begin(&self) -> Option<(Execution, Later)> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.own().take()
     }
 
-    /// Completes it with `status`, if it has not begun; says whether.
+    /// Whether nobody has taken it out.
+    pub(in crate::nvme) fn is_there(&self) -> bool {
+        self.own().is_some()
+    }
+
+    /// What tells it to end once it has begun.
+    pub(in crate::nvme) fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// Completes it with `status`, if it has not begun, and says whether. One that has is told to end.
     pub(in crate::nvme) fn abort(&self, status: Status) -> Aborted {
+        self.stop.ask(status);
         let Some((execution, later)) = self.begin() else { return Aborted::No };
         // Nothing holds the ranges when the host learns that they are free.
         drop(execution);
-        self.outlet.post(&later.completion(Err(status)));
+        if let Some(outlet) = self.outlet.upgrade() {
+            outlet.post(&later.completion(Err(status)));
+        }
         Aborted::Yes
+    }
+
+    fn own(&self) -> MutexGuard<'_, Option<(Execution, Later)>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

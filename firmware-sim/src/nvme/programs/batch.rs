@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bothends_nvme::Status;
 use bothends_nvme::preprocess::{PROGRAM, Parameters, RECORDS, RESULTS, TABLE};
-use bothends_preprocess::{Bench, Ranges, Shared, reach, run};
+use bothends_preprocess::{Bench, Ranges, Shared, reach, run_while};
 use bothends_slots::available_bytes;
 
 use super::{Call, Done, Program, Work};
@@ -46,7 +46,7 @@ impl Program for Batches {
         let free = self.benches.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut bench = free.unwrap_or_else(|| Bench::new(&self.shared));
         let ranges = Ranges { records: &records, table: &table, results: &mut results };
-        let done = run(&mut bench, parameters, ranges);
+        let done = run_while(&mut bench, parameters, ranges, || call.check());
         self.benches.lock().unwrap_or_else(PoisonError::into_inner).push(bench);
         let done = done?;
         call.write(RESULTS, 0, &results)?;

@@ -22,6 +22,7 @@ impl Program for Checksum {
         let mut part = vec![0; PART.min(bytes) as usize];
         let (mut at, mut sum) = (0, 0);
         while at < bytes {
+            call.check()?;
             let n = PART.min(bytes - at);
             let part = &mut part[..n as usize];
             call.read(1, at, part)?;

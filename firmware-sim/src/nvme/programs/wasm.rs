@@ -17,7 +17,7 @@ mod tests;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bothends_nvme::Status;
 use wasmtime::{
@@ -65,7 +65,12 @@ impl Limits {
         time: Duration::from_secs(20),
         memory_bytes: 256 << 20,
         table_elements: 1 << 16,
-        module: layout::Most { bytes: 4 << 20, body_bytes: 256 << 10, locals: 1 << 20 },
+        module: layout::Most {
+            bytes: 4 << 20,
+            functions: 1 << 14,
+            body_bytes: 256 << 10,
+            locals: 1 << 20,
+        },
     };
 }
 
@@ -186,13 +191,11 @@ impl Program for Loaded {
         let guest = Guest::new(call, limits.memory_bytes, limits.table_elements);
         let mut store = Store::new(&self.shared.engine, guest);
         store.limiter(|guest| guest);
-        let deadline = Instant::now() + limits.time;
+        let stop = call.stop.within(limits.time);
         store.set_epoch_deadline(1);
-        store.epoch_deadline_callback(move |_| {
-            if Instant::now() < deadline {
-                return Ok(UpdateDeadline::Continue(1));
-            }
-            Err(Ended(Status::PROGRAM_RESOURCES).into())
+        store.epoch_deadline_callback(move |_| match stop.check() {
+            Ok(()) => Ok(UpdateDeadline::Continue(1)),
+            Err(status) => Err(Ended(status).into()),
         });
         let _running = self.shared.clock.running();
         let value = self

@@ -2,16 +2,18 @@
 
 use std::cmp::Ordering as Order;
 use std::collections::BinaryHeap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use bothends_nvme::Status;
 use nix::sys::prctl::set_timerslack;
 
+use super::outlet::Connected;
 use super::writer::{Rest, Writer};
 use crate::nvme::Subsystem;
-use crate::nvme::wire::InFlight;
+use crate::nvme::controller::Later;
 
 /// By how much the system may be late to wake the thread: without this it may be by 50 µs.
 const SLACK_NS: u64 = 1000;
@@ -20,16 +22,15 @@ const AGAIN: Duration = Duration::from_micros(200);
 /// How often the model's temperature may raise an event. What an idle device does to it is told by the next command.
 const FEEL: Duration = Duration::from_millis(100);
 
-/// An answer, and when it may be sent.
+/// An answer, and when it may be sent. Its completion is made then: it has the head of the queue as it is then.
 #[derive(Debug)]
 pub(super) struct Due {
     pub(super) at: Instant,
-    pub(super) id: u16,
-    pub(super) bytes: Vec<u8>,
-    pub(super) writer: Arc<Writer>,
-    pub(super) in_flight: Arc<InFlight>,
-    /// Bytes that wait on the same connection.
-    pub(super) held: Arc<AtomicUsize>,
+    /// Data for the host, in their PDUs.
+    pub(super) data: Vec<u8>,
+    pub(super) later: Later,
+    pub(super) result: Result<u64, Status>,
+    pub(super) outlet: Weak<Connected>,
 }
 
 /// What waits, the first to come first.
@@ -86,10 +87,20 @@ impl Timer {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Has an answer sent at its time.
+    /// Has an answer sent at its time, if its connection is still there then.
     pub(super) fn send(&self, due: Due) {
-        due.held.fetch_add(due.bytes.len(), Ordering::AcqRel);
-        self.shared.push(due.at, What::Answer(due));
+        if let Some(outlet) = due.outlet.upgrade() {
+            outlet.held.fetch_add(due.data.len(), Ordering::AcqRel);
+            self.shared.push(due.at, What::Answer(due));
+        }
+    }
+
+    /// A connection has gone: answers for it wait no longer.
+    pub(super) fn forget_gone(&self) {
+        self.shared.waiting().entries.retain(|entry| match &entry.what {
+            What::Answer(due) => due.outlet.strong_count() > 0,
+            What::Again(_) => true,
+        });
     }
 }
 
@@ -164,15 +175,19 @@ impl Shared {
     }
 
     fn answer(&self, due: Due) {
-        due.held.fetch_sub(due.bytes.len(), Ordering::AcqRel);
-        if due.writer.has_ended() {
+        let Some(outlet) = due.outlet.upgrade() else { return };
+        outlet.held.fetch_sub(due.data.len(), Ordering::AcqRel);
+        if outlet.writer.has_ended() {
             return;
         }
         if let Some(timing) = self.subsystem.timing() {
             timing.answered(due.at, Instant::now());
         }
-        due.in_flight.end(due.id);
-        self.post(&due.writer, &due.bytes);
+        let mut bytes = due.data;
+        let completion = due.later.completion(due.result);
+        outlet.format.response(&completion, &mut bytes);
+        outlet.in_flight.end(completion.id);
+        self.post(&outlet.writer, &bytes);
     }
 
     fn post(&self, writer: &Arc<Writer>, bytes: &[u8]) {

@@ -7,6 +7,8 @@ use bothends_nvme::Status;
 const MAGIC: &[u8] = b"\0asm\x01\0\0\0";
 /// The section that names a function which runs before the entry.
 const START: u8 = 8;
+/// The section of types of functions.
+const TYPES: u8 = 1;
 /// The section of bodies of functions.
 const CODE: u8 = 10;
 
@@ -15,6 +17,8 @@ const CODE: u8 = 10;
 pub(super) struct Most {
     /// Bytes of all of it.
     pub(super) bytes: usize,
+    /// Functions, and types of them: each is compiled for itself, however short it is.
+    pub(super) functions: u32,
     /// Bytes of the body of a function.
     pub(super) body_bytes: usize,
     /// Locals of all functions together: a few bytes declare thousands.
@@ -32,8 +36,9 @@ pub(super) fn check(module: &[u8], most: Most) -> Result<(), Status> {
     let mut rest = Bytes(module.strip_prefix(MAGIC).ok_or(Status::PROGRAM_DATA)?);
     while !rest.0.is_empty() {
         let id = rest.byte()?;
-        let section = rest.sized()?;
+        let mut section = rest.sized()?;
         match id {
+            TYPES => check_number(&mut section, most).map(|_| ())?,
             START => return Err(Status::PROGRAM_DATA),
             CODE => check_bodies(section, most)?,
             _ => {}
@@ -44,7 +49,7 @@ pub(super) fn check(module: &[u8], most: Most) -> Result<(), Status> {
 
 fn check_bodies(mut section: Bytes<'_>, most: Most) -> Result<(), Status> {
     let mut locals = 0;
-    for _ in 0..section.number()? {
+    for _ in 0..check_number(&mut section, most)? {
         let mut body = section.sized()?;
         if body.0.len() > most.body_bytes {
             return Err(Status::PROGRAM_RESOURCES);
@@ -59,6 +64,12 @@ fn check_bodies(mut section: Bytes<'_>, most: Most) -> Result<(), Status> {
         }
     }
     Ok(())
+}
+
+/// How many the section has.
+fn check_number(section: &mut Bytes<'_>, most: Most) -> Result<u32, Status> {
+    let n = section.number()?;
+    if n > most.functions { Err(Status::PROGRAM_RESOURCES) } else { Ok(n) }
 }
 
 /// What has not been read yet.

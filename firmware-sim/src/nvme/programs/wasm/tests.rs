@@ -8,7 +8,7 @@ mod module;
 use bothends_nvme::commands::MemoryRange;
 
 use super::super::super::memory::Memory;
-use super::super::Ranges;
+use super::super::{Ranges, Stop};
 use super::*;
 use module::{
     DATA, DATA_BYTES, END, Module as Built, RANGE_BYTES, READ, RUN, WRITE, call,
@@ -18,6 +18,7 @@ use module::{
 struct Bench {
     wasm: Wasm,
     ranges: Ranges,
+    stop: Stop,
 }
 
 impl Bench {
@@ -26,7 +27,7 @@ impl Bench {
         let memory = Arc::new(Memory::new(64));
         let ranges = Ranges { memory, all: Arc::new(all) };
         ranges.write(1, 0, &100_u64.to_le_bytes()).unwrap();
-        Self { wasm: Wasm::new(limits).unwrap(), ranges }
+        Self { wasm: Wasm::new(limits).unwrap(), ranges, stop: Stop::default() }
     }
 
     fn prepare(&self, module: &[u8]) -> Result<Arc<dyn Program>, Status> {
@@ -36,7 +37,13 @@ impl Bench {
     fn run(&self, program: &dyn Program) -> Result<Done, Status> {
         let ranges = &self.ranges;
         let data = b"inline";
-        program.run(&Call { ranges, parameter_1: 20, parameter_2: 3, data })
+        program.run(&Call {
+            ranges,
+            parameter_1: 20,
+            parameter_2: 3,
+            data,
+            stop: self.stop.clone(),
+        })
     }
 
     fn run_body(&self, body: &[u8]) -> Result<Done, Status> {
@@ -167,6 +174,14 @@ fn time_ends_what_fuel_does_not() {
 }
 
 #[test]
+fn a_program_that_runs_ends_when_it_is_asked_to() {
+    let bench = Bench::new(Limits { fuel: u64::MAX, ..Limits::DEFAULT });
+    bench.stop.ask(Status::ABORT_REQUESTED);
+    let ended = bench.run_body(&forever(&[]));
+    assert_eq!(ended.unwrap_err(), Status::ABORT_REQUESTED);
+}
+
+#[test]
 fn modules_that_cannot_run_are_not_activated() {
     let bench = Bench::new(SMALL);
     let nothing = || Built::of(&[0x42, 0]);
@@ -188,6 +203,8 @@ fn modules_that_cannot_run_are_not_activated() {
         ("does not type-check", Built::of(&[0x41, 0]), data),
         ("wants memory", Built { pages: 4097, ..nothing() }, large),
         ("wants locals", Built { locals: vec![1 << 19, 1 << 19, 1], ..nothing() }, large),
+        ("has many functions", Built { more: 1 << 14, ..nothing() }, large),
+        ("has many types", Built { types: 1 << 14, ..nothing() }, large),
         ("is long", Built::of(&vec![0x01; 257 << 10]), large),
     ] {
         let bytes = module.bytes();

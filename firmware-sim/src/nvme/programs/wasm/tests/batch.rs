@@ -6,8 +6,8 @@ use std::path::Path;
 use bothends_core::recipe::{Recipe, RecordShape};
 use bothends_nvme::preprocess::{Head, Item, Kind, Parameters, Part, RESULTS};
 
-use super::super::super::super::batch::Batches;
 use super::super::super::super::memory::Memory;
+use super::super::super::batch::Batches;
 use super::*;
 
 #[path = "../../../../../tests/nvme/built.rs"]
@@ -97,7 +97,9 @@ fn a_batch_has_the_same_bytes_from_a_loaded_program() {
             ranges.write(n, 0, part).unwrap();
         }
         let ranges = &ranges;
-        let done = program.run(&Call { ranges, parameter_1, parameter_2, data: &[] });
+        let stop = Stop::default();
+        let call = Call { ranges, parameter_1, parameter_2, data: &[], stop };
+        let done = program.run(&call);
         let mut results = parts[RESULTS - 1].clone();
         ranges.read(RESULTS, 0, &mut results).unwrap();
         (done.unwrap(), results)
