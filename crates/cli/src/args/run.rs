@@ -215,7 +215,8 @@ pub(crate) struct DeviceArgs {
     /// pool://HOST:PORT,...
     ///
     /// A pool's members come and go while the epoch runs: pool://HOST:PORT,... lists them, pool+file:///PATH
-    /// has one address in each line, pool+dns://HOST:PORT is all addresses of a name.
+    /// has one address in each line, pool+dns://HOST:PORT is all addresses of a name, and agents announce
+    /// themselves to those of pool+registry://HOST:PORT,...
     #[arg(long, value_name = "SPEC", action = ArgAction::Append)]
     pub(crate) csd: Vec<String>,
     #[command(flatten)]
