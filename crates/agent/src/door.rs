@@ -4,11 +4,10 @@
 //! served, and removes what was created for them. Connections are accepted in the caller's thread, and
 //! each has a thread of its own until it ends. All of them have ended when `serve` returns.
 //!
-//! 1. A connection that has not said who it is occupies one of [`MAX_UNADMITTED`] places, for seconds.
-//!    While they are all taken, a new one takes the place of the oldest: whoever has something to say
-//!    does so within milliseconds. Where many have not said a word, the next ones get a thread
-//!    only when they do: one that is closed in silence costs little. Where as many of these are silent as
-//!    may be, a few are taken in at a time, and the others wait in the kernel.
+//! 1. A connection that has not said who it is and what it wants has one of [`MAX_UNADMITTED`] places, for seconds.
+//!    While they are all taken, a new one takes the place of the oldest: whoever has something to say does so within
+//!    milliseconds. Where many have not said a word, the next ones get a thread only when they do: one that is closed in
+//!    silence costs little. Where too many of these are silent, a few are taken in at a time, and others wait in the kernel.
 //! 2. A host that is admitted is served by a guest of [`Hosts`], or told that they are busy.
 //! 3. What one connection does or leaves undone changes nothing for another.
 
@@ -34,7 +33,7 @@ use bothends_csd::{Address, Busy, CsdError, Security, Serve, Whose};
 use crate::costs::Costs;
 use crate::door::lobby::{GLANCE, Lobby, MOST_AT_ONCE, MOST_SILENT};
 use crate::memory::RETRY;
-use crate::server::{Registry, Server};
+use crate::server::{Asker, Registry, Server};
 
 /// How often a door looks whether it shall close.
 const LOOK: Duration = Duration::from_millis(50);
@@ -209,9 +208,7 @@ impl SpoolDir {
         prepare_directory(&dir.path)?;
         Ok(dir)
     }
-}
 
-impl SpoolDir {
     fn remove(&mut self) -> Result<(), CsdError> {
         match std::mem::take(&mut self.is_ours) {
             true => remove_directory(&self.path),
@@ -522,18 +519,21 @@ impl<'a> Reception<'a> {
         Ok(come_in)
     }
 
-    /// Answers what is asked of a registry, which takes no place from hosts; else the host, to be served.
+    /// Answers what is asked of a registry, in a place of those who are not admitted; else the host, to be served.
     fn answers(
         self,
         mut host: Admitted,
         is_admitted: &AtomicBool,
     ) -> Result<Option<Admitted>, CsdError> {
+        if let Some(registry) = self.hosts.registry()
+            && let Some(question) = host.question(self.stop)?
+        {
+            let answer = registry.answer(&question, Asker::of(&host));
+            host.answer(&answer);
+            return Ok(None);
+        }
         is_admitted.store(true, Ordering::Relaxed);
-        let Some(registry) = self.hosts.registry() else { return Ok(Some(host)) };
-        let Some(question) = host.question(self.stop)? else { return Ok(Some(host)) };
-        let answer = registry.answer(&question, host.credential());
-        host.answer(&answer);
-        Ok(None)
+        Ok(Some(host))
     }
 
     /// Has a connection wait without a thread. Where too many do, the oldest is closed, or comes in

@@ -163,8 +163,9 @@ struct Args {
     /// text as --csd. They are reached with the key or certificates of this agent
     #[arg(long, value_name = "pool+registry://HOST:PORT[,HOST:PORT]", value_parser = announce::registries)]
     announce: Option<Pool>,
-    /// The address that is announced [default: the first one of --listen that is a socket; for 0.0.0.0 the
-    /// address by which this machine reaches the registry]
+    /// The address that is announced [default: the first one of --listen that other machines reach, else
+    /// the first port, else the first Unix socket; for 0.0.0.0 the address by which this machine reaches the
+    /// registry]
     #[arg(long, value_name = "URL", requires = "announce")]
     advertise: Option<Address>,
     /// Answers Prometheus at http://HOST:PORT/metrics; without a host, on this machine alone

@@ -39,7 +39,7 @@ use seats::{Claimed, Held, State};
 
 pub use guest::Guest;
 pub use jobs::{JobCounts, Sharing};
-pub use registry::Registry;
+pub use registry::{Asker, Registry};
 
 /// Threads that have records read ahead: two, so that one file that is slow to open does not
 /// keep others waiting, and no more than these, however many workers there are.

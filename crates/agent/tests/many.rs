@@ -362,8 +362,8 @@ fn silent_connections_are_bounded_and_leave_those_who_are_served_alone() {
         let mut silent = Vec::new();
         for number in 0..N_SILENT {
             let stream = UnixStream::connect(path).unwrap();
-            // Of those that are closed again, this process keeps none either.
-            if number >= N_SILENT - MAX_UNADMITTED {
+            // Of those that are closed again, this process keeps few. Twice as many as have a place are silent.
+            if number >= N_SILENT - 2 * MAX_UNADMITTED {
                 silent.push(stream);
             }
             if number % 2_000 == 0 {
@@ -446,6 +446,33 @@ fn floods_of_hellos_do_not_delay_another_host() {
             work(&mut *honest, &place.1);
             over.store(true, Ordering::Relaxed);
         });
+    });
+}
+
+/// Each of them held a thread for three seconds, and nobody counted them.
+#[test]
+fn hosts_that_are_admitted_and_say_nothing_are_bounded_as_strangers_are() {
+    use std::io::{Read, Write};
+    let place = exercise();
+    beside(&place, 8, |site, door| {
+        let Address::Unix(path) = &site.address else { panic!("a Unix socket") };
+        let mut honest = site.host().unwrap();
+        let greet = bothends_csd::wire::Message::Greet { nonce: [7; 32] }.encode();
+        let prove = bothends_csd::wire::Message::Prove { proof: None }.encode();
+        let mut silent = Vec::new();
+        let refusals = door.refusals();
+        let began = Instant::now();
+        while refusals.crowded.load(Ordering::Relaxed) == 0 {
+            assert!(began.elapsed() < PATIENCE, "{} are silent", silent.len());
+            let mut stream = UnixStream::connect(path).unwrap();
+            // One that had to make room for others has gone.
+            let admitted = stream.write_all(&greet);
+            let admitted = admitted.and_then(|()| stream.read_exact(&mut [0; 80]));
+            drop(admitted.and_then(|()| stream.write_all(&prove)));
+            silent.push(stream);
+        }
+        work(&mut *honest, &place.1);
+        drop(silent);
     });
 }
 

@@ -110,20 +110,37 @@ impl Channel {
         Ok(n_read)
     }
 
-    /// Reads some bytes into `dst` as soon as there are any; 0 at `deadline`.
+    /// Reads some bytes into `dst` as soon as there are any; 0 at `deadline`, or when nothing has come for
+    /// `patience`. Parts of a record that cannot be opened yet count.
     pub(crate) fn fill_some(
         &mut self,
         dst: &mut [u8],
+        patience: Duration,
         deadline: Instant,
     ) -> io::Result<usize> {
+        let mut n_sealed = self.n_sealed();
+        let mut until = deadline.min(Instant::now() + patience);
         loop {
-            // What came before the deadline counts, however late it is looked at.
-            let is_late = Instant::now() >= deadline;
+            // What came in time counts, however late it is looked at.
+            let now = Instant::now();
             match self.read_ready(dst)? {
                 Some(n) => return Ok(n),
-                None if is_late => return Ok(0),
-                None => drop(self.wait(Readiness::Read, left_until(deadline))?),
+                None if n_sealed != self.n_sealed() && now < deadline => {
+                    n_sealed = self.n_sealed();
+                    until = deadline.min(now + patience);
+                }
+                None if now >= until => return Ok(0),
+                None => drop(self.wait(Readiness::Read, left_until(until))?),
             }
+        }
+    }
+
+    /// Bytes that are here and cannot be opened before more come.
+    fn n_sealed(&self) -> usize {
+        match &self.seal {
+            Seal::Plain => 0,
+            Seal::Noise(noise) => noise.n_sealed(),
+            Seal::Tls(tls) => tls.n_sealed(),
         }
     }
 

@@ -128,6 +128,17 @@ impl Socket {
         }
     }
 
+    /// Whether the peer is known to be on this machine: it is at a Unix socket, at a loopback address, or
+    /// at the address by which it has reached this one.
+    pub(crate) fn is_of_machine(&self) -> bool {
+        let Pipe::Tcp(stream) = &self.pipe else { return true };
+        let theirs = stream.peer_addr().map(|at| at.ip().to_canonical());
+        theirs.is_ok_and(|theirs| {
+            let ours = self.local_ip().map(|ip| ip.to_canonical());
+            theirs.is_loopback() || Some(theirs) == ours
+        })
+    }
+
     /// Reads what is there into `dst`; `None` when nothing is.
     pub(crate) fn read_ready(&mut self, dst: &mut [u8]) -> io::Result<Option<usize>> {
         let read = match &mut self.pipe {

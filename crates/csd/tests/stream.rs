@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -13,7 +14,7 @@ use bothends_csd::address::Address;
 use bothends_csd::conformance::{self, EchoServe};
 use bothends_csd::connect::{ConnectOptions, connect};
 use bothends_csd::key::Key;
-use bothends_csd::listen::{Ended, Listener, Terms, serve_connection};
+use bothends_csd::listen::{Ended, Listener, Terms, admit, serve_connection};
 use bothends_csd::security::{Insecure, Security};
 use bothends_csd::stream::Stream;
 use bothends_csd::wire::{HEADER_BYTES, Message};
@@ -361,6 +362,50 @@ fn an_unwanted_result_does_not_stand_in_the_way() {
     assert_eq!(ring.free(), 1, "the slot is back at once");
     assert_eq!(transport.stats().unwrap().jobs, 0);
     assert!(matches!(transport.poll(Duration::ZERO), Ok(Polled::Extra)));
+}
+
+/// Asking what a host wants must not take the gigabyte that a session may have: it has no seat yet.
+#[test]
+fn a_first_message_that_may_be_long_is_left_to_whoever_serves() {
+    let (mut host, device_end) = UnixStream::pair().unwrap();
+    let host = thread::spawn(move || {
+        let greet = Message::Greet { nonce: [1; 32] }.encode();
+        let prove = Message::Prove { proof: None }.encode();
+        let manifest = vec![0; 64 << 20];
+        let open = Message::Open(Session { manifest, ..session() }).encode();
+        let said = host.write_all(&greet);
+        let said = said.and_then(|()| host.read_exact(&mut [0; HEADER_BYTES]));
+        said.and_then(|()| host.write_all(&[prove, open].concat()))
+    });
+    let security = key("");
+    let terms = Terms { security: &security, stop: &RUN_ON };
+    let mut admitted = admit(device_end, terms).unwrap();
+    assert_eq!(admitted.question(&RUN_ON).unwrap(), None);
+    drop(admitted);
+    assert!(host.join().unwrap().is_err(), "all of it was taken");
+}
+
+/// A device that answered without end kept its host in a wait that no deadline ended.
+#[test]
+fn a_device_that_answers_what_nobody_asked_is_lost() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (host, _) = listener.accept().unwrap();
+    let timeout = Duration::from_secs(60);
+    let mut transport =
+        Stream::over_socket(host.into(), "peer".into(), key(""), timeout).unwrap();
+    let features = vec!["pulse".to_owned()];
+    for message in [
+        Message::Challenge { nonce: [0; 32], proof: None },
+        Message::Welcome(Capabilities { features, ..EchoServe::default().hello() }),
+        Message::Pong,
+    ] {
+        peer.write_all(&message.encode()).unwrap();
+    }
+    transport.hello().unwrap();
+    let lost = transport.poll(Duration::from_millis(100)).unwrap_err();
+    let error = lost.0.downcast_ref::<CsdError>().unwrap();
+    assert!(matches!(error, CsdError::Malformed { .. }), "{error}");
 }
 
 fn session() -> Session {

@@ -133,10 +133,11 @@ fn put_jobs(jobs: &[JobCounts], put: &mut Put<'_>) {
     each("job_worker_seconds_total", "counter", help, |job| job.worker_seconds);
 }
 
-/// The sessions of each run that has a name. A name needs no escapes.
+/// The sessions of each run that has a name, and those of all others without one: a run may have any name.
+/// A name needs no escapes.
 fn put_runs(runs: &[RunCounts], put: &mut Put<'_>) {
     let label = |whose: &Whose| {
-        let run = whose.run.as_ref().map_or("others", RunId::as_str);
+        let run = whose.run.as_ref().map_or("", RunId::as_str);
         let job = whose.job.as_deref().unwrap_or_default();
         format!("{{run=\"{run}\",job=\"{job}\"}}")
     };
@@ -221,7 +222,7 @@ mod tests {
             "bothends_agent_job_samples_total{job=\"vit\"} 30",
             "bothends_agent_job_worker_seconds_total{job=\"resnet\"} 1.5",
             "bothends_agent_run_sessions{run=\"4711\",job=\"vit\"} 2",
-            "bothends_agent_run_sessions{run=\"others\",job=\"\"} 1",
+            "bothends_agent_run_sessions{run=\"\",job=\"\"} 1",
             "bothends_agent_result_cache_bytes 0",
             "bothends_agent_energy_joules_total{domain=\"device\"} 2.5",
         ] {

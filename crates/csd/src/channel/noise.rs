@@ -233,6 +233,10 @@ impl Noise {
         self.out.flush(socket)
     }
 
+    pub(super) fn n_sealed(&self) -> usize {
+        self.intake.unread().len()
+    }
+
     pub(super) fn is_readable(&self) -> bool {
         !self.opened.is_empty() || self.record().is_some()
     }

@@ -391,6 +391,10 @@ impl Tls {
         self.out.flush(socket)
     }
 
+    pub(super) fn n_sealed(&self) -> usize {
+        self.intake.unread().len()
+    }
+
     pub(super) fn is_readable(&self) -> bool {
         let here = self.intake.unread();
         let has_record = match here {

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::{Backlog, listen};
+
 use crate::channel::Channel;
 use crate::channel::security::{Reach, Security};
 use crate::device::admit::{self, tell};
@@ -60,6 +62,8 @@ impl Listener {
             let is_beyond = at.iter().any(|it| !it.ip().to_canonical().is_loopback());
             security.permits(protection, is_beyond.into(), &name)?;
             let socket = TcpListener::bind(at.as_slice()).map_err(&failed)?;
+            // As many may wait as the kernel allows; the standard library asks for 128, which a flood fills.
+            listen(&socket, Backlog::MAXALLOWABLE).map_err(|e| failed(e.into()))?;
             socket.set_nonblocking(true).map_err(&failed)?;
             let port = socket.local_addr().map_err(&failed)?.port();
             let address = address.with_port(port);
@@ -225,8 +229,7 @@ pub fn admit(socket: impl Into<Socket>, terms: Terms<'_>) -> Result<Admitted, Cs
     let mut channel = Channel::from(socket.into());
     let inbox = admit::admit(&mut channel, terms.security)?;
     let credential = admit::credential(&channel, terms.security);
-    let (outbox, first) = (Outbox::default(), None);
-    let device = StreamDevice { channel, inbox, outbox, first };
+    let device = StreamDevice { channel, inbox, outbox: Outbox::default() };
     Ok(Admitted(device, credential))
 }
 
@@ -242,12 +245,12 @@ pub enum Question {
 /// How long an admitted host may take for its first message before it counts as one that wants jobs.
 const FIRST_MESSAGE: Duration = ADMISSION_TIMEOUT;
 
-/// How long one that asked for a list may take to read it.
-const LIST_TIME: Duration = Duration::from_secs(10);
+/// How long one that asked for a list may take to read it: as long as hosts wait for one.
+const LIST_TIME: Duration = Duration::from_secs(3);
 
 impl Admitted {
     /// What the host wants of a registry; `None` of one that is to be served. Waits for its first message,
-    /// but not for long.
+    /// but not for long, and takes none that may be long: that is for whoever serves.
     ///
     /// # Errors
     /// As [`serve_connection`]; [`CsdError::LinkLost`] for a host that has left again.
@@ -256,20 +259,21 @@ impl Admitted {
         let device = &mut self.0;
         // A flag alone; nothing else is published with it.
         while Instant::now() < until && !stop.load(Ordering::Relaxed) {
-            let next = device.inbox.next(&mut device.channel);
-            if let Err(error @ CsdError::Version { .. }) = &next {
+            let header = device.inbox.header(&mut device.channel);
+            if let Err(error @ CsdError::Version { .. }) = &header {
                 // As in `serve`.
                 tell(&mut device.channel, error);
             }
-            match next? {
+            let next = match header? {
+                Some(header) if !header.asks_registry() => return Ok(None),
+                Some(_) => device.inbox.next(&mut device.channel)?,
+                None => None,
+            };
+            match next {
                 Some(Message::Announce(told)) => {
                     return Ok(Some(Question::Announce(told)));
                 }
-                Some(Message::AskMembers) => return Ok(Some(Question::Members)),
-                Some(other) => {
-                    device.first = Some(other);
-                    return Ok(None);
-                }
+                Some(_) => return Ok(Some(Question::Members)),
                 None => device.wait(FIRST_MESSAGE / 100)?,
             }
         }
@@ -280,6 +284,12 @@ impl Admitted {
     pub fn answer(mut self, answer: &Message) {
         let deadline = Instant::now() + LIST_TIME;
         admit::say_until(&mut self.0.channel, answer, deadline);
+    }
+
+    /// Whether the host is on this machine, as far as its address shows.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.0.channel.socket.is_of_machine()
     }
 
     /// What the host has proved; `None` where it had to prove nothing.
@@ -323,8 +333,6 @@ struct StreamDevice {
     channel: Channel,
     inbox: Inbox,
     outbox: Outbox,
-    /// A message that was read before anybody served.
-    first: Option<Message>,
 }
 
 /// What waits to be sent, oldest first; the first has left up to `n_sent`.
@@ -383,10 +391,7 @@ impl StreamDevice {
 
 impl DeviceLink for StreamDevice {
     fn receive(&mut self) -> Result<Option<Message>, CsdError> {
-        match self.first.take() {
-            Some(first) => Ok(Some(first)),
-            None => self.inbox.next(&mut self.channel),
-        }
+        self.inbox.next(&mut self.channel)
     }
 
     fn send(

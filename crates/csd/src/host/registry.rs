@@ -15,7 +15,8 @@ use crate::words::member::{Announcement, LEASE, MemberList};
 use crate::words::wire::Message;
 
 /// Tells a registry that an agent is reached at `address`, for [`LEASE`]. An address of no machine in
-/// particular (`0.0.0.0`, `::`) becomes that by which this machine reaches the registry.
+/// particular (`0.0.0.0`, `::`) becomes that by which this machine reaches the registry. The address that
+/// was told: of a registry on the same machine it may be one that no other reaches.
 ///
 /// # Errors
 /// One line: why it is not listed.
@@ -24,7 +25,7 @@ pub fn announce(
     security: Security,
     options: &ConnectOptions,
     address: &Address,
-) -> Result<(), CsdError> {
+) -> Result<Address, CsdError> {
     let (mut link, deadline) = reach(registry, security, options)?;
     let address = match link.local_ip() {
         Some(here) => address.reached_from(here),
@@ -33,7 +34,7 @@ pub fn announce(
     let told = Announcement { address: address.to_string(), lease: LEASE };
     let answer = ask(&mut link, &Message::Announce(told), deadline)?;
     if matches!(answer, Message::Announced) {
-        return Ok(());
+        return Ok(address);
     }
     Err(no_answer(registry, answer))
 }

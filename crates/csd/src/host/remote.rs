@@ -180,31 +180,50 @@ impl<L: Link> Remote<L> {
 
     /// The next thing the device says that is of this session. A result is in its slot.
     fn receive(&mut self, deadline: Instant) -> Result<Option<Heard>, CsdError> {
+        if let Some(pulse) = &mut self.pulse {
+            pulse.looks(self.born.elapsed());
+        }
+        let heard = self.hear(deadline);
+        if let Some(pulse) = &mut self.pulse {
+            pulse.looks_away(self.born.elapsed());
+        }
+        heard
+    }
+
+    fn hear(&mut self, deadline: Instant) -> Result<Option<Heard>, CsdError> {
         loop {
             let received = self.link.receive(deadline);
             let Some(message) = self.fuse.watch(received)? else { return Ok(None) };
-            let now = self.born.elapsed();
-            if let (Message::Pong, Some(pulse)) = (&message, &mut self.pulse) {
-                pulse.answered(now);
-                let patience = pulse.patience();
-                self.link.expects_bytes_within(patience);
-                continue;
-            }
-            let Message::Completed(session, answer) = message else {
+            if let Message::Completed(session, answer) = message {
+                let polled = self.take(session, answer);
+                if let Some(pulse) = &mut self.pulse {
+                    pulse.heard(self.born.elapsed());
+                }
+                if let Some(polled) = self.fuse.watch(polled)? {
+                    return Ok(Some(Heard::Job(polled)));
+                }
+            } else if matches!(message, Message::Pong) && self.pulse.is_some() {
+                self.is_answered()?;
+            } else {
                 return Ok(Some(Heard::Control(message)));
-            };
-            let polled = self.take(session, answer);
-            if let Some(pulse) = &mut self.pulse {
-                pulse.heard(self.born.elapsed());
             }
-            if let Some(polled) = self.fuse.watch(polled)? {
-                return Ok(Some(Heard::Job(polled)));
-            }
-            // What nobody asked for may come without end.
+            // What is of no use here may come without end.
             if Instant::now() >= deadline {
                 return Ok(None);
             }
         }
+    }
+
+    /// The device says that it is there, which it does once for each time that it is asked.
+    fn is_answered(&mut self) -> Result<(), CsdError> {
+        let now = self.born.elapsed();
+        let Some(pulse) = &mut self.pulse else { return Ok(()) };
+        if !pulse.answered(now) {
+            return self.out_of_turn();
+        }
+        let patience = pulse.patience();
+        self.link.expects_bytes_within(patience);
+        Ok(())
     }
 
     /// Matches an answer with its job and brings its payload there. A payload that has begun

@@ -239,12 +239,11 @@ impl StreamLink {
     fn fill(&mut self, dst: &mut [u8], deadline: Instant) -> Result<(), CsdError> {
         let mut n_read = 0;
         while n_read < dst.len() {
-            let soon = self.patience.map(|patience| Instant::now() + patience);
-            let until = soon.map_or(deadline, |soon| soon.min(deadline));
+            let rest = &mut dst[n_read..];
             // From a device that must not fall silent every byte counts.
             let next = match self.patience {
-                Some(_) => self.channel.fill_some(&mut dst[n_read..], until),
-                None => self.channel.fill(&mut dst[n_read..], until),
+                Some(patience) => self.channel.fill_some(rest, patience, deadline),
+                None => self.channel.fill(rest, deadline),
             };
             let n_more = next.map_err(CsdError::lost("read a result"))?;
             if n_more == 0 || Instant::now() >= deadline && n_read + n_more < dst.len() {
@@ -288,27 +287,33 @@ impl Inbox {
         (theirs != ours).then(|| ours.is_not(theirs))
     }
 
+    /// The header of the next message if it is here; does not wait, and takes nothing beyond it.
+    pub(crate) fn header(
+        &mut self,
+        channel: &mut Channel,
+    ) -> Result<Option<Header>, CsdError> {
+        if self.header.is_none() {
+            let filled = self.fill(channel, HEADER_BYTES);
+            if !matches!(filled, Ok(true)) {
+                // What a stranger says explains more than that it hung up.
+                Header::check_start(&self.bytes)?;
+                return filled.map(|_| None);
+            }
+            let (header, _) = self
+                .bytes
+                .split_first_chunk()
+                .ok_or(CsdError::Malformed { what: "a header that is cut short" })?;
+            self.header = Some(Header::decode(header)?);
+        }
+        Ok(self.header)
+    }
+
     /// The next message if all of it is here; does not wait.
     pub(crate) fn next(
         &mut self,
         channel: &mut Channel,
     ) -> Result<Option<Message>, CsdError> {
-        let header = match self.header {
-            Some(header) => header,
-            None => {
-                let filled = self.fill(channel, HEADER_BYTES);
-                if !matches!(filled, Ok(true)) {
-                    // What a stranger says explains more than that it hung up.
-                    Header::check_start(&self.bytes)?;
-                    return filled.map(|_| None);
-                }
-                let (header, _) = self
-                    .bytes
-                    .split_first_chunk()
-                    .ok_or(CsdError::Malformed { what: "a header that is cut short" })?;
-                *self.header.insert(Header::decode(header)?)
-            }
-        };
+        let Some(header) = self.header(channel)? else { return Ok(None) };
         if self.limit.is_some_and(|most_bytes| header.body_bytes() > most_bytes) {
             return Err(CsdError::Malformed { what: "a long message before admission" });
         }

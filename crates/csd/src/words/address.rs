@@ -4,6 +4,7 @@
 //! `connect.rs` has the transport for each.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -159,6 +160,19 @@ impl Address {
             Self::Unix(_) | Self::Spool(_) => {}
         }
         address
+    }
+
+    /// Whether only its own machine reaches it.
+    #[must_use]
+    pub fn is_of_machine(&self) -> bool {
+        match self {
+            Self::Unix(_) | Self::Spool(_) => true,
+            Self::Tcp { .. } | Self::Noise { .. } | Self::Tls { .. } | Self::Nvme(_) => {
+                let host = self.host_and_port().map_or("", |(host, _)| host);
+                let ip = host.parse::<IpAddr>();
+                host == "localhost" || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
+            }
+        }
     }
 
     /// How connections to it are protected.

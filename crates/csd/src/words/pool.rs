@@ -236,10 +236,18 @@ fn registries(list: &str, via: Via) -> Result<Vec<Address>, String> {
     if all.len() > MOST_REGISTRIES {
         return Err(format!("a pool has at most {MOST_REGISTRIES} registries"));
     }
-    match all.iter().any(|it| matches!(it, Address::Spool(_))) {
-        true => Err("a registry has a socket, and spool:// is a directory".to_owned()),
-        false => Ok(all),
+    for registry in &all {
+        let what = match registry {
+            Address::Spool(_) => "spool:// is a directory",
+            Address::Nvme(_) => "nvme-tcp:// is a drive",
+            Address::Tcp { .. }
+            | Address::Noise { .. }
+            | Address::Tls { .. }
+            | Address::Unix(_) => continue,
+        };
+        return Err(format!("a registry is an agent with a socket, and {what}"));
     }
+    Ok(all)
 }
 
 /// How bare members are reached, and how many are attached at most.
@@ -315,6 +323,7 @@ mod tests {
             ("pool+dns://tls://a:1", "expected pool+dns://HOST:PORT"),
             ("pool+registry://", "the list is empty"),
             ("pool+registry://spool:///dir", "spool:// is a directory"),
+            ("pool+registry://nvme-tcp://a:1", "nvme-tcp:// is a drive"),
             ("pool+etcd://a:1", "expected pool://HOST:PORT"),
             ("pool://a:1?via=ssh", "tcp, tcp+noise and tls"),
             ("pool://a:1?max=0", "from 1 to 1024"),

@@ -175,6 +175,11 @@ impl Header {
         self.body_bytes as usize
     }
 
+    /// Whether it is of a message that asks a registry for something.
+    pub(crate) fn asks_registry(&self) -> bool {
+        matches!(self.kind, Kind::Announce | Kind::AskMembers)
+    }
+
     /// Bytes that follow the message: the samples of a finished job.
     #[must_use]
     pub fn payload_bytes(&self) -> u64 {

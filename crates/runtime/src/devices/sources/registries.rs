@@ -3,6 +3,8 @@
 //! The list is that of all registries that have answered lately. A registry that has just started does not know
 //! all members yet, so it adds to the list and takes nothing from it. One that is gone, or cut off from the
 //! members, takes nothing either: members that this host has stay in the list until their connections are lost.
+//! At the start nobody listed is no answer while another registry may know better, or agents may not have
+//! announced themselves yet: a run that needs devices would end.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,6 +18,7 @@ use bothends_csd::registry;
 use crossbeam::channel::{Receiver, TryRecvError, bounded};
 
 use super::Asks;
+use crate::devices::reach::FIRST_WAIT;
 use crate::devices::roster::Roster;
 use crate::runtime::engine::spawn;
 use crate::threads::shutdown::Stop;
@@ -31,9 +34,11 @@ const FRESH: Duration = Duration::from_secs(5);
 pub(super) struct Registries {
     each: Vec<Asked>,
     roster: Roster,
-    /// What was listed last.
-    listed: Vec<Address>,
-    has_listed: bool,
+    began: Instant,
+    /// What was listed last, if anything was.
+    listed: Option<Vec<Address>>,
+    /// None of them answered when they were asked last.
+    is_out: bool,
 }
 
 /// What has come of asking one.
@@ -79,8 +84,47 @@ impl Registries {
             failure: None,
         };
         let each = registries.iter().map(of).collect();
-        let (roster, listed, has_listed) = (roster.clone(), Vec::new(), false);
-        Self { each, roster, listed, has_listed }
+        Self {
+            each,
+            roster: roster.clone(),
+            began: Instant::now(),
+            listed: None,
+            is_out: false,
+        }
+    }
+
+    /// The list after an answer has come, where it is news; so it is after none has come for a while.
+    fn list(&mut self, now: Instant) -> Option<Vec<Address>> {
+        let fresh = self.each.iter().filter_map(|asked| asked.fresh(now));
+        let list = merged(
+            self.listed.as_deref().unwrap_or_default(),
+            &self.roster.present(),
+            fresh,
+        );
+        if self.listed.is_none() && list.is_empty() && self.may_hear_more(now) {
+            return None;
+        }
+        let is_known = self.listed.as_ref() == Some(&list) && !self.is_out;
+        self.is_out = false;
+        self.listed = Some(list.clone());
+        (!is_known).then_some(list)
+    }
+
+    /// Whether members that nobody has named yet may be named soon.
+    fn may_hear_more(&self, now: Instant) -> bool {
+        let is_pending = |asked: &Asked| asked.last.is_none() && asked.failure.is_none();
+        let knows_all = |heard: &Heard| !heard.is_young;
+        let is_known = || self.each.iter().filter_map(|it| it.fresh(now)).any(knows_all);
+        let is_beginning = now.saturating_duration_since(self.began) < FIRST_WAIT;
+        is_beginning && (self.each.iter().any(is_pending) || !is_known())
+    }
+
+    /// Why there is no list, where none of the registries answers.
+    fn outage(&mut self) -> Option<String> {
+        let failures = self.each.iter().map(|asked| asked.failure.as_deref());
+        let all: Vec<_> = failures.collect::<Option<_>>()?;
+        self.is_out = true;
+        Some(all.join("; "))
     }
 }
 
@@ -90,21 +134,10 @@ impl Asks for Registries {
         for asked in &mut self.each {
             has_answered |= asked.look()?;
         }
-        if has_answered {
-            let now = Instant::now();
-            let fresh = self.each.iter().filter_map(|asked| asked.fresh(now));
-            let list = merged(&self.listed, &self.roster.present(), fresh);
-            if !self.has_listed || list != self.listed {
-                self.listed.clone_from(&list);
-                self.has_listed = true;
-                return Ok(Some(list));
-            }
+        if has_answered && let Some(list) = self.list(Instant::now()) {
+            return Ok(Some(list));
         }
-        let failures = || self.each.iter().map(|asked| asked.failure.as_deref());
-        match failures().all(|why| why.is_some()) {
-            true => Err(failures().flatten().collect::<Vec<_>>().join("; ")),
-            false => Ok(None),
-        }
+        self.outage().map_or(Ok(None), Err)
     }
 }
 
@@ -185,6 +218,8 @@ impl Asked {
 
 #[cfg(test)]
 mod tests {
+    use bothends_csd::pool::PoolSource;
+
     use super::*;
 
     fn addresses(hosts: &str) -> Vec<Address> {
@@ -221,6 +256,51 @@ mod tests {
     #[test]
     fn a_member_that_serves_stays_whatever_a_registry_has_lost() {
         assert_eq!(list("a b", "b", &[heard("c")]), addresses("b c"));
+    }
+
+    fn registries(n: usize) -> Registries {
+        let all: Vec<_> = (1..=n).map(|port| format!("r:{port}")).collect();
+        let pool: Pool = format!("pool+registry://{}", all.join(",")).parse().unwrap();
+        let PoolSource::Registries(all) = &pool.source else { panic!("registries") };
+        Registries::new(&Roster::new(&pool, 1, 7), all, &ConnectOptions::default())
+    }
+
+    /// A run that needs devices ended though the second registry, or the first a second later, had them.
+    #[test]
+    fn nobody_listed_is_no_answer_while_there_may_be_another() {
+        let now = Instant::now();
+        let mut two = registries(2);
+        two.each[0].last = Some((now, heard("")));
+        assert_eq!(two.list(now), None, "the other has not answered");
+        two.each[1].last = Some((now, heard("a")));
+        assert_eq!(two.list(now), Some(addresses("a")));
+        two.each[1].last = Some((now, heard("")));
+        assert_eq!(two.list(now), Some(Vec::new()), "once there was a list, all count");
+        let mut new = registries(1);
+        new.each[0].last = Some((now, young("")));
+        assert_eq!(new.list(now), None, "it may not know its members yet");
+        let later = new.began + FIRST_WAIT;
+        assert_eq!(new.list(later), Some(Vec::new()), "nobody waits longer");
+        // Where the other one is gone, there is nothing to wait for.
+        let mut half = registries(2);
+        half.each[0].last = Some((now, heard("")));
+        half.each[1].failure = Some("it is gone".to_owned());
+        assert_eq!(half.list(now), Some(Vec::new()));
+    }
+
+    /// Nothing was said when they were back, and nothing of the next outage.
+    #[test]
+    fn the_first_answer_after_an_outage_is_news() {
+        let now = Instant::now();
+        let mut one = registries(1);
+        for _ in 0..2 {
+            one.each[0].last = Some((now, heard("a")));
+            assert_eq!(one.list(now), Some(addresses("a")));
+            assert_eq!((one.list(now), one.outage()), (None, None));
+            one.each[0].failure = Some("it is gone".to_owned());
+            assert_eq!(one.outage().as_deref(), Some("it is gone"));
+            one.each[0].failure = None;
+        }
     }
 
     #[test]
