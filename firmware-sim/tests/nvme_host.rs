@@ -45,9 +45,18 @@ impl Site {
     }
 
     fn connect(&self, options: &str) -> Result<Box<dyn Transport>, CsdError> {
+        self.reach(options, ConnectOptions::default().timeout)
+    }
+
+    fn reach(
+        &self,
+        options: &str,
+        timeout: Duration,
+    ) -> Result<Box<dyn Transport>, CsdError> {
         let url = format!("nvme-tcp://{}/{NAME}{options}", self.target.address());
         let folder = Some(self.data.clone());
-        connect(&url.parse()?, &ConnectOptions { folder, ..ConnectOptions::default() })
+        let options = ConnectOptions { folder, timeout, ..ConnectOptions::default() };
+        connect(&url.parse()?, &options)
     }
 
     fn open(&self, options: &str) -> Result<Box<dyn Transport>, CsdError> {
@@ -86,6 +95,21 @@ fn a_second_host_is_told_that_the_device_is_busy() {
         assert!(begun.elapsed() < PATIENCE, "{error}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// As one that is stopped, or on a machine that is: what the device has said meanwhile is not late.
+#[test]
+fn a_host_that_was_away_keeps_its_device() {
+    let site = Site::new(64 << 20);
+    let timeout = Duration::from_secs(2);
+    let mut device = site.reach("", timeout).unwrap();
+    device.hello().unwrap();
+    device.open(&site.exercise.session()).unwrap();
+    let job = site.exercise.job(0, &[0, 1]);
+    device.submit(job, conformance::slot(&site.exercise)).unwrap();
+    std::thread::sleep(timeout + Duration::from_millis(100));
+    conformance::answer(&mut *device);
+    assert_eq!(device.stats().unwrap().jobs, 1);
 }
 
 #[test]

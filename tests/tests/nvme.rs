@@ -2,7 +2,9 @@
 //! for a device that cannot be used.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -13,8 +15,8 @@ use bothends_firmware_sim::nvme::{
     Target, TargetConfig,
 };
 use bothends_nvme::Status;
-use bothends_runtime::EpochResult;
-use bothends_tests::programs::eventually;
+use bothends_runtime::{EpochResult, Observer, Progress};
+use bothends_tests::programs::{eventually, program};
 use bothends_tests::{Setup, assert_whole, generated};
 
 const NAME: &str = "nqn.2026-11.dev.bothends:test";
@@ -74,6 +76,94 @@ fn every_strategy_delivers_the_hosts_stream() {
         if strategy == "ordered" {
             assert_eq!(epoch.stream_digest, alone.stream_digest);
         }
+    }
+}
+
+/// The program as a process, killed if a test ends without it.
+struct Sim {
+    child: Child,
+    url: String,
+}
+
+impl Sim {
+    fn start(media: &Path) -> Self {
+        let mut command = Command::new(program("firmware-sim").unwrap());
+        command.args(["--preset", "ideal", "--time", "functional"]);
+        command.args(["--listen", "nvme-tcp://127.0.0.1:0", "--media"]).arg(media);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let out = child.stdout.take();
+        let mut sim = Self { child, url: String::new() };
+        let mut line = String::new();
+        BufReader::new(out.unwrap()).read_line(&mut line).unwrap();
+        let url = line.trim().strip_prefix("listening on ");
+        url.unwrap_or_else(|| panic!("it said `{line}`")).clone_into(&mut sim.url);
+        sim
+    }
+
+    /// By SIGKILL; once this returns its connections are closed.
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Sim {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_program_as_a_process_delivers_the_hosts_stream() {
+    let sim = Sim::start(&generated().unwrap());
+    let alone = alone();
+    let epoch = with("ordered", &sim.url);
+    assert_whole(&epoch, alone.samples).unwrap();
+    assert_eq!(epoch.stream_digest, alone.stream_digest);
+    assert!(made(&epoch) > 0, "{:?}", epoch.back);
+}
+
+/// Kills the program once one of its batches is delivered.
+struct Killer {
+    sim: Sim,
+    /// Batches that were not delivered when it was killed.
+    n_left: Option<u32>,
+}
+
+impl Observer for Killer {
+    fn phase(&mut self, _: &str) {}
+
+    fn batch(&mut self, so_far: Progress) {
+        if so_far.back > 0 && self.n_left.is_none() {
+            self.sim.kill();
+            self.n_left = Some(so_far.n_batches - so_far.front - so_far.back);
+        }
+    }
+
+    fn note(&mut self, _: &str) {}
+}
+
+#[test]
+fn a_killed_program_costs_its_claims_and_nothing_else() {
+    let repeat = 3;
+    let data = generated().unwrap();
+    let alone = Setup { repeat, ..Setup::new(&data) }.run().unwrap();
+    for strategy in ["ordered", "csd"] {
+        let sim = Sim::start(&data);
+        let devices = vec![sim.url.clone()];
+        let setup = Setup { strategy, devices, repeat, ..Setup::new(&data) };
+        let mut killer = Killer { sim, n_left: None };
+        let epoch = setup.watched(&mut killer).unwrap().epochs.pop().unwrap();
+        // More than a device has under way.
+        assert!(killer.n_left.unwrap() > 4, "{strategy}: not in mid-epoch");
+        assert_eq!(epoch.samples, alone.samples, "{strategy}");
+        assert_eq!(epoch.content_digest, alone.content_digest, "{strategy}");
+        if strategy == "ordered" {
+            assert_eq!(epoch.stream_digest, alone.stream_digest);
+        }
+        let failure = epoch.back[0].failure.clone().unwrap_or_default();
+        assert!(failure.contains("lost the device"), "{strategy}: {:?}", epoch.back);
     }
 }
 

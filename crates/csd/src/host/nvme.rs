@@ -8,6 +8,7 @@
 //! Batches are answered by this transport's own calls; no thread is started.
 
 mod carrier;
+mod clock;
 mod drive;
 mod fabrics;
 mod floor;
@@ -92,14 +93,16 @@ impl Nvme {
         Instant::now() + self.timeout
     }
 
-    /// Does what can be done, and waits for more until the deadline, or until something has come.
+    /// Does what can be done, and waits a little for more: until the deadline at most, or until something has
+    /// come.
     fn turn(&mut self, deadline: Instant) -> Result<(), CsdError> {
         let Self { carrier, floor, terms, .. } = self;
         let Some(floor) = floor else { return Ok(()) };
         floor.advance(&mut **carrier, terms.as_ref())?;
-        let by = floor.next_deadline().map_or(deadline, |own| own.min(deadline));
-        let by = if floor.finished.is_empty() { by } else { Instant::now() };
+        let by = floor.next_look(Instant::now()).min(deadline);
         carrier.pump(by, &mut |heard| floor.hear(heard))?;
+        // Only now: what has come is known.
+        floor.check(Instant::now())?;
         floor.advance(&mut **carrier, terms.as_ref())
     }
 
@@ -136,7 +139,8 @@ impl Nvme {
             u64::from(session.sample_bytes),
             session.max_batch,
         );
-        let layout = Layout::new(drive.memory_bytes, sizes).map_err(refused)?;
+        let device = (drive.memory_bytes, drive.transfer);
+        let layout = Layout::new(device, sizes).map_err(refused)?;
         let at = (&self.media, self.folder.as_deref());
         let media = Media::of(&table, at, drive.media)?;
         Ok(Terms {

@@ -15,7 +15,8 @@ use crate::CsdError;
 ///
 /// # Contract
 ///
-/// No call outlasts its deadline, and `send` does not wait. An error ends the way for good.
+/// No call outlasts its deadline, and `send` does not wait. An error ends the way for good. That a device is late
+/// is said only once all that has come is read: the host may have been away.
 pub(super) trait Carrier: Send + Debug {
     /// Has an I/O command sent; its identifier until its completion, or `None` where the queue is full.
     fn send(&mut self, entry: Sqe, content: &Content) -> Result<Option<u16>, CsdError>;
@@ -29,7 +30,7 @@ pub(super) trait Carrier: Send + Debug {
         step: (&'static str, Instant),
     ) -> Result<(Cqe, Vec<u8>), CsdError>;
 
-    /// Passes on what has come for I/O commands; waits until something has, or the deadline.
+    /// Passes on what has come for I/O commands; waits until something has, or until the deadline, or not as long.
     fn pump(
         &mut self,
         deadline: Instant,

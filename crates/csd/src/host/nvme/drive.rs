@@ -114,7 +114,9 @@ fn lacks(what: &str) -> CsdError {
 fn transfer(mdts: u8) -> u32 {
     match mdts {
         0 => MOST_TRANSFER,
-        n => 4096_u32.checked_shl(n.into()).unwrap_or(MOST_TRANSFER).min(MOST_TRANSFER),
+        n => 4096_u32
+            .checked_mul(1 << n.min(20))
+            .map_or(MOST_TRANSFER, |own| own.min(MOST_TRANSFER)),
     }
 }
 
@@ -169,6 +171,23 @@ impl Ask<'_> {
                 remedy: "deactivate one",
             }),
             status => accepted(status, doing).map(|()| at),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MDTS is an exponent: so many pages, and any size where it is 0.
+    #[test]
+    fn a_transfer_is_never_empty_and_never_huge() {
+        let all = [(0, 1 << 20), (1, 8192), (4, 65_536), (8, 1 << 20)];
+        for (mdts, bytes) in all {
+            assert_eq!(transfer(mdts), bytes, "{mdts}");
+        }
+        for mdts in 9..=u8::MAX {
+            assert_eq!(transfer(mdts), MOST_TRANSFER, "{mdts}");
         }
     }
 }

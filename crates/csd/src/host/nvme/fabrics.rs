@@ -16,6 +16,7 @@ use bothends_nvme::{Cqe, Data, Sqe, Status};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::carrier::Carrier;
+use super::clock::Clock;
 use crate::CsdError;
 use crate::words::address::NvmeTarget;
 
@@ -45,10 +46,12 @@ pub(super) struct Fabric {
     admin: Queue,
     io: Queue,
     timeout: Duration,
-    /// When the controller is told next that this host is there.
+    clock: Clock,
+    /// How often the controller is told that this host is there, and when it is next.
+    rhythm: Duration,
     next_alive: Instant,
-    /// Until when that has to be answered, with its identifier.
-    alive: Option<(u16, Instant)>,
+    /// Until when on the clock that has to be answered, with its identifier.
+    alive: Option<(u16, Duration)>,
 }
 
 /// One connection.
@@ -97,7 +100,8 @@ impl Fabric {
         let host = HostName::new();
         let wish = Wish { header_digest: target.digests, data_digest: target.digests };
         let mut admin = Queue::connect(target, (wish, ADMIN_ENTRIES), deadline)?;
-        let alive_ms = u32::try_from(KEEP_ALIVE.as_millis()).unwrap_or(u32::MAX);
+        let keep_alive = keep_alive(timeout);
+        let alive_ms = u32::try_from(keep_alive.as_millis()).unwrap_or(u32::MAX);
         let controller =
             admin.join(target, (0, ConnectData::NEW, alive_ms), (&host, deadline))?;
         admin.enable(deadline)?;
@@ -107,26 +111,32 @@ impl Fabric {
         accepted(cqe.status, step.0)?;
         let mut io = Queue::connect(target, (wish, IO_ENTRIES), deadline)?;
         io.join(target, (1, controller, 0), (&host, deadline))?;
-        let next_alive = Instant::now() + KEEP_ALIVE / 2;
-        Ok(Self { admin, io, timeout, next_alive, alive: None })
+        Ok(Self::over([admin, io], timeout, keep_alive / 2))
     }
 
-    /// Says that this host is there, when it is time.
-    fn stay_alive(&mut self) -> Result<(), CsdError> {
+    fn over([admin, io]: [Queue; 2], timeout: Duration, rhythm: Duration) -> Self {
         let now = Instant::now();
-        if self.alive.is_some_and(|(_, by)| now > by) {
-            return Err(late("keep alive", self.timeout));
-        }
+        let (clock, next_alive) = (Clock::new(now), now + rhythm);
+        Self { admin, io, timeout, clock, rhythm, next_alive, alive: None }
+    }
+
+    /// Says that this host is there, when it is time. How long until it is time again, or until an answer is late.
+    fn stay_alive(&mut self) -> Duration {
+        let now = Instant::now();
+        let waited = self.clock.look(now);
         if self.alive.is_none() && now >= self.next_alive {
             let entry = Admin::KeepAlive.entry(0, Data::NONE);
             let sent = self.admin.send(entry, Content::None);
-            self.alive = sent.map(|id| (id, now + self.timeout));
-            self.next_alive = now + KEEP_ALIVE / 2;
+            self.alive = sent.map(|id| (id, waited + self.timeout));
+            self.next_alive = now + self.rhythm;
         }
-        Ok(())
+        match self.alive {
+            Some((_, by)) => by.saturating_sub(waited),
+            None => self.next_alive.saturating_duration_since(now),
+        }
     }
 
-    /// Takes what the admin queue says unasked.
+    /// Takes what the admin queue says unasked, and makes sure that it says so in time.
     fn hear_admin(&mut self) -> Result<(), CsdError> {
         let alive = &mut self.alive;
         self.admin.receive("keep alive", &mut |heard| {
@@ -136,7 +146,11 @@ impl Fabric {
                 *alive = None;
             }
         })?;
-        Ok(())
+        let waited = self.clock.look(Instant::now());
+        match self.alive {
+            Some((_, by)) if waited > by => Err(late("keep alive", self.timeout)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -167,11 +181,11 @@ impl Carrier for Fabric {
         deadline: Instant,
         heard: &mut dyn FnMut(Heard<'_>),
     ) -> Result<(), CsdError> {
-        self.stay_alive()?;
+        let until_alive = self.stay_alive();
         let doing = "wait for a command";
         self.io.flush(doing)?;
         self.admin.flush("keep alive")?;
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(Instant::now()).min(until_alive);
         wait(&[&self.io, &self.admin], left).map_err(CsdError::lost(doing))?;
         self.hear_admin()?;
         while self.io.receive(doing, heard)? {}
@@ -215,9 +229,17 @@ impl Queue {
             }
         }
         let socket = socket.ok_or(last).map_err(unreachable)?;
-        let doing = "begin a connection";
+        Self::begin(socket, (wish, entries), deadline)
+    }
+
+    fn begin(
+        socket: TcpStream,
+        (wish, entries): (Wish, u16),
+        deadline: Instant,
+    ) -> Result<Self, CsdError> {
+        let step = ("begin a connection", deadline);
         let set = socket.set_nodelay(true).and_then(|()| socket.set_nonblocking(true));
-        set.map_err(CsdError::lost(doing))?;
+        set.map_err(CsdError::lost(step.0))?;
         let mut own = Self {
             socket,
             wire: Connection::new(wish, entries - 1),
@@ -228,10 +250,13 @@ impl Queue {
             sent: 0,
         };
         own.wire.begin(&mut own.out);
-        while !own.wire.is_open() {
-            own.step((doing, deadline), &mut |_| ())?;
+        loop {
+            own.step(step, &mut |_| ())?;
+            if own.wire.is_open() {
+                return Ok(own);
+            }
+            in_time(step)?;
         }
-        Ok(own)
     }
 
     /// Makes this connection queue `queue` of a controller, whose number is the answer.
@@ -279,6 +304,7 @@ impl Queue {
             if status & 1 == 1 {
                 return Ok(());
             }
+            in_time(step)?;
             std::thread::sleep(LOOK);
         }
     }
@@ -315,7 +341,7 @@ impl Queue {
             });
         };
         let (mut data, mut done) = (Vec::new(), None);
-        while done.is_none() {
+        loop {
             self.step(step, &mut |heard| match heard {
                 Heard::Data { id: of, bytes, .. } if of == id => {
                     data.extend_from_slice(bytes);
@@ -323,12 +349,14 @@ impl Queue {
                 Heard::Completion(cqe) if cqe.id == id => done = Some(cqe),
                 Heard::Data { .. } | Heard::Completion(_) => {}
             })?;
+            if let Some(cqe) = done {
+                return Ok((cqe, data));
+            }
+            in_time(step)?;
         }
-        let cqe = done.ok_or_else(|| late(step.0, Duration::ZERO))?;
-        Ok((cqe, data))
     }
 
-    /// Sends, and takes what has come; waits for something until the deadline.
+    /// Sends, and takes all that has come; waits for something until the deadline.
     fn step(
         &mut self,
         (doing, deadline): (&'static str, Instant),
@@ -336,13 +364,9 @@ impl Queue {
     ) -> Result<(), CsdError> {
         self.flush(doing)?;
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            let source = io::Error::new(ErrorKind::TimedOut, "it did not answer in time");
-            return Err(CsdError::LinkLost { doing, source });
-        }
         wait(&[self], left).map_err(CsdError::lost(doing))?;
-        self.receive(doing, heard)?;
-        Ok(())
+        while self.receive(doing, heard)? {}
+        self.flush(doing)
     }
 
     /// Sends what the socket takes now.
@@ -422,6 +446,21 @@ fn gone(doing: &'static str) -> CsdError {
     CsdError::LinkLost { doing, source }
 }
 
+/// A host that says nothing for so long is gone, where its longest silence is `timeout`: it says nothing else while it
+/// waits for an admin command.
+fn keep_alive(timeout: Duration) -> Duration {
+    KEEP_ALIVE.max(timeout.saturating_mul(2))
+}
+
+/// There is time left for a step of which all that has come is known.
+fn in_time((doing, deadline): (&'static str, Instant)) -> Result<(), CsdError> {
+    if Instant::now() <= deadline {
+        return Ok(());
+    }
+    let source = io::Error::new(ErrorKind::TimedOut, "it did not answer in time");
+    Err(CsdError::LinkLost { doing, source })
+}
+
 /// The device has not answered in time.
 pub(super) fn late(doing: &'static str, waited: Duration) -> CsdError {
     let what = format!("it did not answer within {waited:.0?}");
@@ -461,5 +500,137 @@ fn refused(status: Status, target: &NvmeTarget) -> Result<(), CsdError> {
             remedy: "let the device take hosts that it does not know",
         }),
         other => accepted(other, "connect"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use bothends_nvme::Sqe;
+    use bothends_nvme::pdu::{Digest, Format, Initialize, Parsed, Pdu, parse};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// The controller's end of a queue, which is the test's.
+    struct Controller(TcpStream);
+
+    impl Controller {
+        /// A queue, and its other end.
+        fn of_queue() -> (Queue, Self) {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let digest = Digest::default();
+            let granted = Initialize {
+                version: 0,
+                alignment: 0,
+                header_digest: digest,
+                data_digest: digest,
+                max: 1 << 16,
+            };
+            let mut bytes = Vec::new();
+            granted.response(&mut bytes);
+            stream.write_all(&bytes).unwrap();
+            let deadline = Instant::now() + PATIENCE;
+            let queue = Queue::begin(socket, (Wish::default(), 8), deadline).unwrap();
+            let mut own = Self(stream);
+            let asked = own.next(|pdu| matches!(pdu, Pdu::InitializeRequest(_)));
+            assert!(asked);
+            (queue, own)
+        }
+
+        /// What is made of the next PDU that the host has sent.
+        fn next<T>(&mut self, of: impl Fn(Pdu<'_>) -> T) -> T {
+            let mut bytes = Vec::new();
+            loop {
+                let mut byte = [0];
+                self.0.read_exact(&mut byte).unwrap();
+                bytes.extend_from_slice(&byte);
+                let parsed = parse(&bytes, Format::default(), 1 << 16).unwrap();
+                if let Parsed::Whole(pdu, _) = parsed {
+                    return of(pdu);
+                }
+            }
+        }
+
+        fn command(&mut self) -> Sqe {
+            let command = self.next(|pdu| {
+                let Pdu::Command(entry, _, _) = pdu else { return None };
+                Some(entry)
+            });
+            command.unwrap()
+        }
+
+        /// Answers command `id`; the answer has arrived at `queue` then.
+        fn answer(&mut self, id: u16, queue: &Queue) {
+            let status = Status::SUCCESS;
+            let cqe = Cqe { result: 0, sq_head: 0, sq_id: 0, id, status };
+            let mut bytes = Vec::new();
+            Format::default().response(&cqe, &mut bytes);
+            self.0.write_all(&bytes).unwrap();
+            wait(&[queue], PATIENCE).unwrap();
+        }
+    }
+
+    fn pump(fabric: &mut Fabric, deadline: Instant) -> Result<(), CsdError> {
+        fabric.pump(deadline, &mut |_| ())
+    }
+
+    /// As of a host that was stopped: only then does it look at the clock and at what has come.
+    #[test]
+    fn a_keep_alive_that_is_answered_is_not_late() {
+        let (admin, mut controller) = Controller::of_queue();
+        let (io, _io_controller) = Controller::of_queue();
+        let mut fabric = Fabric::over([admin, io], PATIENCE, Duration::ZERO);
+        pump(&mut fabric, Instant::now()).unwrap();
+        let sent = controller.command().id();
+        assert_eq!(fabric.alive.map(|(id, _)| id), Some(sent));
+        controller.answer(sent, &fabric.admin);
+        fabric.alive = Some((sent, Duration::ZERO));
+        fabric.next_alive = Instant::now() + PATIENCE;
+        pump(&mut fabric, Instant::now()).unwrap();
+        assert_eq!(fabric.alive, None);
+
+        fabric.next_alive = Instant::now();
+        pump(&mut fabric, Instant::now()).unwrap();
+        let sent = controller.command().id();
+        fabric.alive = Some((sent, Duration::ZERO));
+        let late = pump(&mut fabric, Instant::now()).unwrap_err();
+        assert!(late.to_string().contains("keep alive"), "{late}");
+    }
+
+    #[test]
+    fn a_long_wait_for_a_command_is_broken_by_a_keep_alive() {
+        let (admin, mut controller) = Controller::of_queue();
+        let (io, _io_controller) = Controller::of_queue();
+        let rhythm = Duration::from_millis(50);
+        let mut fabric = Fabric::over([admin, io], PATIENCE, rhythm);
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < fabric.next_alive {
+            pump(&mut fabric, deadline).unwrap();
+        }
+        assert!(Instant::now() < deadline, "nothing else ends the wait");
+        pump(&mut fabric, Instant::now()).unwrap();
+        assert_eq!(controller.command().opcode(), 0x18);
+        // One of an admin command is not.
+        for seconds in [1, 10, 61, 600] {
+            let timeout = Duration::from_secs(seconds);
+            assert!(keep_alive(timeout) / 2 + timeout <= keep_alive(timeout));
+        }
+    }
+
+    #[test]
+    fn an_answer_that_has_come_is_read_before_it_is_late() {
+        let (mut queue, mut controller) = Controller::of_queue();
+        let entry = Admin::KeepAlive.entry(0, Data::NONE);
+        controller.answer(0, &queue);
+        let step = ("try", Instant::now());
+        assert!(queue.ask(entry, Content::None, step).is_ok());
+        let late = queue.ask(entry, Content::None, step).unwrap_err();
+        assert!(late.to_string().contains("lost the device"), "{late}");
     }
 }

@@ -15,6 +15,7 @@ use bothends_slots::{HostSlot, Job, JobId};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::carrier::Carrier;
+use super::clock::{Clock, LOOK};
 use super::drive::Drive;
 use super::fabrics::late;
 use super::lanes::N_LANES;
@@ -22,8 +23,11 @@ use super::part::{Next, Part, Terms};
 use crate::words::job::{DeviceStats, Ending};
 use crate::{CsdError, Finished, Product};
 
-/// How long a program may work on one part of a batch.
+/// How long a program may work on a part of a batch, besides the time that its bytes take.
 const EXECUTE: Duration = Duration::from_secs(60);
+/// A device moves and decodes at least so many bytes in a second. The slowest one that is modelled decodes 7.2 MB/s on
+/// a core, for which both lanes may wait.
+const SLOWEST: u64 = 2 << 20;
 
 /// A batch that is being made.
 #[derive(Debug)]
@@ -62,7 +66,9 @@ struct Run {
     step: Step,
     /// Commands of this step that are not answered.
     n_open: usize,
-    by: Instant,
+    /// How long the step may take, and until when on the floor's clock.
+    given: Duration,
+    until: Duration,
     failed: Option<String>,
     answers: Vec<u8>,
 }
@@ -89,6 +95,7 @@ impl Step {
 pub(super) struct Floor {
     drive: Drive,
     timeout: Duration,
+    clock: Clock,
     /// The sets of ranges, by lane.
     pub(super) range_sets: Vec<u16>,
     works: VecDeque<Work>,
@@ -110,6 +117,7 @@ impl Floor {
         Self {
             drive,
             timeout,
+            clock: Clock::new(Instant::now()),
             range_sets: Vec::new(),
             works: VecDeque::new(),
             lanes: [const { None }; N_LANES],
@@ -160,9 +168,25 @@ impl Floor {
         self.works.len()
     }
 
-    /// Until when something has to have come.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.lanes.iter().flatten().map(|run| run.by).min()
+    /// When it is to be looked again at what has come.
+    pub(super) fn next_look(&self, now: Instant) -> Instant {
+        if !self.finished.is_empty() {
+            return now;
+        }
+        let waited = self.clock.waited();
+        let left =
+            self.lanes.iter().flatten().map(|run| run.until.saturating_sub(waited));
+        now + left.min().unwrap_or(LOOK).min(LOOK)
+    }
+
+    /// Makes sure that nothing is late, where all that had come until `now` has been heard.
+    pub(super) fn check(&mut self, now: Instant) -> Result<(), CsdError> {
+        let waited = self.clock.look(now);
+        let is_late = |run: &&Run| run.n_open > 0 && waited > run.until;
+        match self.lanes.iter().flatten().find(is_late) {
+            Some(run) => Err(late(run.step.doing(), run.given)),
+            None => Ok(()),
+        }
     }
 
     /// Begins what can be begun, ends what has ended, and sends what waits.
@@ -174,11 +198,11 @@ impl Floor {
         if let Some(broken) = self.broken.take() {
             return Err(broken);
         }
-        let now = Instant::now();
+        self.clock.look(Instant::now());
         for lane in 0..N_LANES {
-            self.go_on(lane, now, terms)?;
+            self.go_on(lane, terms);
             if let (None, Some(terms)) = (&self.lanes[lane], terms) {
-                self.start(lane, now, terms);
+                self.start(lane, terms);
             }
         }
         self.finish();
@@ -191,7 +215,7 @@ impl Floor {
     }
 
     /// Puts the next part of a batch on a free lane.
-    fn start(&mut self, lane: usize, now: Instant, terms: &Terms) {
+    fn start(&mut self, lane: usize, terms: &Terms) {
         let Self { works, drive, .. } = self;
         let is_open =
             |work: &Work| work.failed.is_none() && work.next_row < work.job.samples.len();
@@ -215,12 +239,14 @@ impl Floor {
                     let n_open = fills.len();
                     let fill = |(entry, content)| (lane, Errand::Fill, entry, content);
                     self.todo.extend(fills.into_iter().map(fill));
+                    let given = self.timeout + time_of(part.media_bytes);
                     self.lanes[lane] = Some(Run {
                         job,
                         part,
                         step: Step::Filling,
                         n_open,
-                        by: now + self.timeout,
+                        given,
+                        until: self.clock.waited() + given,
                         failed: None,
                         answers: Vec::new(),
                     });
@@ -231,33 +257,23 @@ impl Floor {
     }
 
     /// Goes from one step to the next, where all commands of the first are answered.
-    fn go_on(
-        &mut self,
-        lane: usize,
-        now: Instant,
-        terms: Option<&Terms>,
-    ) -> Result<(), CsdError> {
-        let Some(run) = &mut self.lanes[lane] else { return Ok(()) };
-        if run.n_open > 0 {
-            let waited = if run.step == Step::Executing { EXECUTE } else { self.timeout };
-            return if now > run.by {
-                Err(late(run.step.doing(), waited))
-            } else {
-                Ok(())
-            };
-        }
+    fn go_on(&mut self, lane: usize, terms: Option<&Terms>) {
+        let Some(run) = self.lanes[lane].as_mut().filter(|run| run.n_open == 0) else {
+            return;
+        };
         let is_wanted = self.works.iter().any(|work| work.job.id == run.job);
         if run.failed.is_some() || !is_wanted || run.step == Step::Reading {
             self.end(lane);
-            return Ok(());
+            return;
         }
-        let Some(terms) = terms else { return Ok(()) };
+        let Some(terms) = terms else { return };
         let drive = &self.drive;
         match run.step {
             Step::Filling => {
                 let execute = run.part.execute(drive, self.range_sets[lane]);
                 self.todo.push_back((lane, Errand::Execute, execute, Content::None));
-                (run.step, run.n_open, run.by) = (Step::Executing, 1, now + EXECUTE);
+                (run.step, run.n_open) = (Step::Executing, 1);
+                run.given = EXECUTE + time_of(run.part.media_bytes);
             }
             Step::Executing | Step::Reading => {
                 let [.., results] = terms.layout.ranges(lane, drive.memory);
@@ -270,10 +286,11 @@ impl Floor {
                     let read = Content::ToHost(bytes);
                     self.todo.push_back((lane, Errand::Samples(at), entry, read));
                 }
-                (run.step, run.by) = (Step::Reading, now + self.timeout);
+                run.step = Step::Reading;
+                run.given = self.timeout + time_of(run.part.sample_bytes() as u64);
             }
         }
-        Ok(())
+        run.until = self.clock.waited() + run.given;
     }
 
     /// Takes a part off its lane and adds what it has come to to its batch.
@@ -388,6 +405,11 @@ impl Floor {
     }
 }
 
+/// What so many bytes may take, to be copied, to be decoded or to get here.
+fn time_of(bytes: u64) -> Duration {
+    Duration::from_millis(bytes.saturating_mul(1000) / SLOWEST)
+}
+
 impl Part {
     /// Where its samples are in the slot of its batch.
     fn span(&self) -> Range<usize> {
@@ -451,6 +473,88 @@ pub(super) fn ending(result: Result<Product, String>, bytes: u64) -> Ending {
         Err(reason) => Ending::Failed { reason },
         Ok(Product { checksum, bad, damaged, .. }) => {
             Ending::Done { len: bytes, checksum, bad, damaged }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_nvme::preprocess::{Head, Kind, Part as Place};
+
+    use super::*;
+
+    fn floor() -> Floor {
+        let drive = Drive {
+            name: String::new(),
+            emulated: true,
+            blocks: 1,
+            media: (8, 4096),
+            memory: 2,
+            memory_bytes: 1 << 20,
+            programs: 3,
+            program: 0,
+            transfer: 4096,
+        };
+        Floor::new(drive, Duration::from_secs(10))
+    }
+
+    /// A part of which a command is under way for whose answer no time is left.
+    fn run() -> Run {
+        let head = Head {
+            kind: Kind::Opaque,
+            n_items: 1,
+            sample_bytes: 4,
+            seed: 0,
+            epoch: 0,
+            recipe_hash: 0,
+            recipe: Place { at: 0, bytes: 0 },
+            items_at: 0,
+            results_at: 0,
+        };
+        Run {
+            job: JobId(0),
+            part: Part { first_row: 0, head, fills: Vec::new(), media_bytes: 0 },
+            step: Step::Filling,
+            n_open: 1,
+            given: Duration::from_secs(10),
+            until: Duration::ZERO,
+            failed: None,
+            answers: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_step_is_late_only_where_its_answer_has_not_come() {
+        let mut floor = floor();
+        floor.lanes[1] = Some(run());
+        floor.errands.insert(7, (1, Errand::Fill));
+        // Of a host that was away.
+        let now = Instant::now() + Duration::from_secs(60);
+        let late = floor.check(now).unwrap_err();
+        assert!(late.to_string().contains("copy records to its memory"), "{late}");
+        let status = Status::SUCCESS;
+        let cqe = Cqe { result: 0, sq_head: 0, sq_id: 0, id: 7, status };
+        floor.hear(Heard::Completion(cqe));
+        floor.check(now).unwrap();
+    }
+
+    #[test]
+    fn no_look_waits_longer_than_a_step_has_left() {
+        let mut floor = floor();
+        let now = Instant::now();
+        assert_eq!(floor.next_look(now), now + LOOK);
+        floor.lanes[0] = Some(Run { until: LOOK * 9, ..run() });
+        assert_eq!(floor.next_look(now), now + LOOK);
+        floor.lanes[1] = Some(Run { until: LOOK / 2, ..run() });
+        assert_eq!(floor.next_look(now), now + LOOK / 2);
+    }
+
+    /// Newport's: 7.2 MB/s on a core, which the other lane may have first.
+    #[test]
+    fn a_slow_device_has_time_for_what_it_is_given() {
+        for bytes in [1 << 20, 64 << 20, 432_000_000, 3 << 30] {
+            let needed = Duration::from_secs_f64(2.0 * bytes as f64 / 7.2e6);
+            assert!(EXECUTE + time_of(bytes) > needed, "{bytes} bytes need {needed:?}");
         }
     }
 }

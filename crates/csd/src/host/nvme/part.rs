@@ -95,7 +95,7 @@ impl Terms {
         let Span { first, n_blocks, offset } = self.media.span(piece.extent)?;
         let block = u64::from(drive.media.1);
         let end = draft.records_end + u64::from(n_blocks) * block;
-        if end > self.layout.records.into() {
+        if !self.layout.takes(draft.items.len(), end) {
             return None;
         }
         let mut sides = Vec::new();
@@ -225,8 +225,9 @@ impl Part {
         drive: &Drive,
         results_from: u64,
     ) -> (Sqe, u32, Vec<(Sqe, u32, usize)>) {
+        // Never more than a command may read: the layout has no more items.
         let answers = samples_at(self.head.n_items.into());
-        let bytes = u32::try_from(answers).unwrap_or(u32::MAX).min(drive.transfer);
+        let bytes = u32::try_from(answers).unwrap_or(u32::MAX);
         let read = Memory::Read { from: results_from, bytes };
         let first = (read.entry(drive.memory, Data::NONE), bytes);
         let (mut samples, mut at) = (Vec::new(), 0);
