@@ -145,7 +145,7 @@ fn is_here(address: &Address) -> bool {
         }
         Address::Unix(_) | Address::Spool(_) => true,
         // A drive has no agent that could announce it.
-        Address::Nvme(_) => false,
+        Address::Nvme(_) | Address::Drive(_) => false,
     }
 }
 

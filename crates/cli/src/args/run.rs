@@ -211,8 +211,8 @@ pub(crate) struct HostArgs {
 pub(crate) struct DeviceArgs {
     /// A device (may repeat): sim:PRESET[,key=value...], tcp+noise://HOST:PORT,
     /// tls://HOST:PORT, tcp://HOST:PORT (this machine only), unix:///PATH, spool:///DIRECTORY,
-    /// nvme-tcp://HOST:PORT[/NQN] (a drive with programs and no agent), cuda:N (a GPU of this machine), or
-    /// pool://HOST:PORT,...
+    /// nvme-tcp://HOST:PORT[/NQN] (a drive with programs and no agent), nvme:///dev/ngXnY (such a drive of this
+    /// machine), cuda:N (a GPU of this machine), or pool://HOST:PORT,...
     ///
     /// A pool's members come and go while the epoch runs: pool://HOST:PORT,... lists them, pool+file:///PATH
     /// has one address in each line, pool+dns://HOST:PORT is all addresses of a name.

@@ -77,7 +77,8 @@ impl Listener {
             | Address::Tcp { .. }
             | Address::Noise { .. }
             | Address::Tls { .. }
-            | Address::Nvme(_) => Err(address.is_no_socket()),
+            | Address::Nvme(_)
+            | Address::Drive(_) => Err(address.is_no_socket()),
         }
     }
 
@@ -113,7 +114,8 @@ impl Listener {
             | Address::Tcp { .. }
             | Address::Noise { .. }
             | Address::Tls { .. }
-            | Address::Nvme(_) => Err(address.is_no_socket()),
+            | Address::Nvme(_)
+            | Address::Drive(_) => Err(address.is_no_socket()),
         }
     }
 

@@ -14,9 +14,8 @@ use bothends_nvme::{Cqe, Sqe, Status};
 use bothends_slots::{HostSlot, Job, JobId};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::carrier::Carrier;
+use super::carrier::{Carrier, late};
 use super::drive::Drive;
-use super::fabrics::late;
 use super::lanes::N_LANES;
 use super::part::{Next, Part, Terms};
 use crate::words::job::{DeviceStats, Ending};
@@ -183,7 +182,9 @@ impl Floor {
         }
         self.finish();
         while let Some((lane, errand, entry, content)) = self.todo.front() {
-            let Some(id) = carrier.send(*entry, content)? else { break };
+            let limit =
+                if matches!(errand, Errand::Execute) { EXECUTE } else { self.timeout };
+            let Some(id) = carrier.send(*entry, content, limit)? else { break };
             self.errands.insert(id, (*lane, *errand));
             self.todo.pop_front();
         }
