@@ -35,7 +35,7 @@ run() {
 made() { awk '$1 == "csd" { print $6 + 0 }' "$1"; }
 
 step refuse
-if bothends run --data /data --recipe imagenet-train --csd nvme:///dev/ng0n1 --require-devices >/said 2>&1; then
+if $bothends --csd nvme:///dev/ng0n1 --require-devices >/said 2>&1; then
     fail "a drive that is not there was used"
 fi
 grep -q 'there is no `/dev/ng0n1`; connect the drive' /said || fail "no remedy for a missing drive: $(cat /said)"
@@ -59,7 +59,7 @@ run content /csd --csd nvme:///dev/ng0n1 --require-devices --strategy csd
 echo "GUEST-NOTE the device made $(made /csd) batches"
 
 step block
-if bothends run --data /data --recipe imagenet-train --csd "nvme:///dev/$(ls /dev | grep '^nvme0n' | head -1)" \
+if $bothends --csd "nvme:///dev/$(ls /dev | grep '^nvme0n' | head -1)" \
     --require-devices >/said 2>&1; then
     fail "a block device was used"
 fi

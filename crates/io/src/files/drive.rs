@@ -178,7 +178,12 @@ impl DriveRing {
         // SAFETY: the node stays open and the memory allocated and untouched until the command's
         // completion: its slot owns both and is not free before.
         let pushed = unsafe { self.ring.submission().push(&entry) };
-        pushed.expect("the ring has an entry for every slot");
+        if pushed.is_err() {
+            // The ring has an entry for every slot.
+            self.slots[usize::from(id)].under_way = None;
+            self.free.push(id);
+            return Ok(None);
+        }
         self.enter(0, Duration::ZERO)?;
         Ok(Some(id))
     }
@@ -194,14 +199,13 @@ impl DriveRing {
     fn enter(&mut self, want: usize, timeout: Duration) -> io::Result<()> {
         let timespec = types::Timespec::from(timeout.min(LONGEST_WAIT));
         let args = types::SubmitArgs::new().timespec(&timespec);
-        match self.ring.submitter().submit_with_args(want, &args) {
-            Ok(_) => Ok(()),
-            // Timed out, interrupted, or short of kernel memory: what is queued stays queued.
-            Err(error) => match Errno::from_raw(error.raw_os_error().unwrap_or(0)) {
-                Errno::ETIME | Errno::EINTR | Errno::EAGAIN | Errno::EBUSY => Ok(()),
-                _ => Err(error),
-            },
-        }
+        let Err(error) = self.ring.submitter().submit_with_args(want, &args) else {
+            return Ok(());
+        };
+        // Timed out, interrupted, or short of kernel memory: what is queued stays queued.
+        let passing = [Errno::ETIME, Errno::EINTR, Errno::EAGAIN, Errno::EBUSY];
+        let errno = Errno::from_raw(error.raw_os_error().unwrap_or(0));
+        if passing.contains(&errno) { Ok(()) } else { Err(error) }
     }
 
     /// Passes on all commands that have ended. An identifier may be given to another from then on.

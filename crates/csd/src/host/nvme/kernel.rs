@@ -19,7 +19,7 @@ use bothends_nvme::host::{Content, Heard};
 use bothends_nvme::{Cqe, Sqe, Status};
 use nix::errno::Errno;
 
-use super::carrier::Carrier;
+use super::carrier::{Carrier, late};
 use super::nodes::{self, Nodes};
 use crate::CsdError;
 use crate::words::address::NvmeDrive;
@@ -227,14 +227,17 @@ fn completion(
 /// Why Linux has no answer.
 fn unanswered(source: &io::Error, (node, doing): (&Path, &'static str)) -> CsdError {
     let errno = Errno::from_raw(source.raw_os_error().unwrap_or(0));
-    let source = match errno {
-        Errno::EACCES | Errno::EPERM => return nodes::unusable(node, errno.into()),
-        Errno::EOPNOTSUPP | Errno::ENOTTY | Errno::ENOSYS => return too_old(),
-        Errno::EINTR => io::Error::new(
-            io::ErrorKind::TimedOut,
-            "Linux ended the command: the drive is gone, or took too long",
-        ),
-        errno => errno.into(),
+    if [Errno::EACCES, Errno::EPERM].contains(&errno) {
+        return nodes::unusable(node, errno.into());
+    }
+    if [Errno::EOPNOTSUPP, Errno::ENOTTY, Errno::ENOSYS].contains(&errno) {
+        return too_old();
+    }
+    let source = if errno == Errno::EINTR {
+        let what = "Linux ended the command: the drive is gone, or took too long";
+        io::Error::new(io::ErrorKind::TimedOut, what)
+    } else {
+        errno.into()
     };
     CsdError::LinkLost { doing, source }
 }
@@ -256,18 +259,21 @@ fn open(node: &Path) -> Result<File, CsdError> {
 
 /// Why there is no ring for commands.
 fn without_rings(source: io::Error) -> CsdError {
-    match Errno::from_raw(source.raw_os_error().unwrap_or(0)) {
-        Errno::EPERM | Errno::EACCES => CsdError::Unfit {
+    let errno = Errno::from_raw(source.raw_os_error().unwrap_or(0));
+    if [Errno::EPERM, Errno::EACCES].contains(&errno) {
+        return CsdError::Unfit {
             what:
                 "io_uring, by which commands reach Linux' NVMe driver, is forbidden here"
                     .to_owned(),
             remedy: "allow it: sysctl kernel.io_uring_disabled=0, and the system calls of io_uring in a container",
-        },
-        // No such entries, or no such system calls.
-        Errno::EINVAL | Errno::ENOSYS => too_old(),
-        _ if source.kind() == io::ErrorKind::Unsupported => too_old(),
-        _ => CsdError::LinkLost { doing: "set up a ring for commands", source },
+        };
     }
+    // No such entries, or no such system calls.
+    let is_old = [Errno::EINVAL, Errno::ENOSYS].contains(&errno);
+    if is_old || source.kind() == io::ErrorKind::Unsupported {
+        return too_old();
+    }
+    CsdError::LinkLost { doing: "set up a ring for commands", source }
 }
 
 fn too_old() -> CsdError {

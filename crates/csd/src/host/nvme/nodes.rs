@@ -134,24 +134,25 @@ fn most_bytes(controller: &Path) -> io::Result<u32> {
 /// What is said of a node that is not there or cannot be used.
 pub(super) fn unusable(node: &Path, source: io::Error) -> CsdError {
     let node = node.display();
-    match source.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            // It may come.
-            let what = format!(
-                "there is no `{node}`; connect the drive (for a remote one: nvme connect), and see its nodes with \
-                 nvme list"
-            );
-            CsdError::Driver(what.into())
-        }
-        io::ErrorKind::PermissionDenied => CsdError::Unfit {
+    let kind = source.kind();
+    if kind == io::ErrorKind::PermissionDenied {
+        return CsdError::Unfit {
             what: format!("this user may not use `{node}`"),
             remedy: "run as root: programs and memory ranges take admin commands, which Linux leaves to root",
-        },
-        _ => CsdError::Driver(
-            format!("cannot use `{node}` ({source}); is the drive still connected?")
-                .into(),
-        ),
+        };
     }
+    // It may come, or come back.
+    let is_missing =
+        [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&kind);
+    let what = if is_missing {
+        format!(
+            "there is no `{node}`; connect the drive (for a remote one: nvme connect), and see its nodes with nvme \
+             list"
+        )
+    } else {
+        format!("cannot use `{node}` ({source}); is the drive still connected?")
+    };
+    CsdError::Driver(what.into())
 }
 
 fn is_none(node: &Path, metadata: &Metadata) -> CsdError {
