@@ -386,20 +386,6 @@ fn devices_that_are_not_there() -> Result<()> {
     )?;
     with_data(
         &data,
-        &["--csd", "nvme:///dev/null"],
-        1,
-        "device nvme:///dev/null: `/dev/null` is not a device of Linux' NVMe driver; name one of the drive's \
-         nodes, /dev/ngXnY (nvme list)",
-    )?;
-    with_data(
-        &data,
-        &["--csd", "nvme:///dev/ng999n1", "--require-devices"],
-        1,
-        "device nvme:///dev/ng999n1: there is no `/dev/ng999n1`; connect the drive (for a remote one: nvme connect), \
-         and see its nodes with nvme list",
-    )?;
-    with_data(
-        &data,
         &["--csd", "cuda:x"],
         2,
         "cannot use `--csd cuda:x`: expected sim:PRESET, tcp+noise://HOST:PORT, tls://HOST:PORT, \

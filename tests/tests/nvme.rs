@@ -157,6 +157,25 @@ fn refusal(url: &str) -> String {
 }
 
 #[test]
+fn a_drive_of_this_machine_is_looked_at_before_it_is_used() {
+    for (url, expected) in [
+        (
+            "nvme:///dev/null",
+            "device nvme:///dev/null: `/dev/null` is not a device of Linux' NVMe driver; name one of the drive's \
+             nodes, /dev/ngXnY (nvme list)",
+        ),
+        (
+            "nvme:///dev/ng999n1?media=image",
+            "there is no `/dev/ng999n1`; connect the drive (for a remote one: nvme connect), and see its nodes with \
+             nvme list",
+        ),
+    ] {
+        let said = refusal(url);
+        assert!(said.ends_with(expected), "{said}");
+    }
+}
+
+#[test]
 fn a_device_that_cannot_be_used_is_named_with_the_remedy() {
     let data = generated().unwrap();
     let (_target, url) = target(&data, 64 << 20, batches());
