@@ -360,7 +360,7 @@ fn devices_that_are_not_there() -> Result<()> {
         &["--csd", "newport"],
         2,
         "cannot use `--csd newport`: expected sim:PRESET, tcp+noise://HOST:PORT, tls://HOST:PORT, \
-         tcp://HOST:PORT, unix:///PATH, spool:///DIRECTORY, nvme-tcp://HOST:PORT[/NQN], pool://HOST:PORT,... or cuda:N; did you mean `sim:newport`?",
+         tcp://HOST:PORT, unix:///PATH, spool:///DIRECTORY, nvme-tcp://HOST:PORT[/NQN], nvme:///dev/ngXnY, pool://HOST:PORT,... or cuda:N; did you mean `sim:newport`?",
     )?;
     // Port 1 of this machine: nobody listens there.
     with_data(
@@ -379,17 +379,17 @@ fn devices_that_are_not_there() -> Result<()> {
     )?;
     with_data(
         &data,
-        &["--csd", "nvme:///dev/ng0n1"],
+        &["--csd", "nvme2:///dev/ng0n1"],
         2,
-        "cannot use `--csd nvme:///dev/ng0n1`: expected sim:PRESET, tcp+noise://HOST:PORT, \
-         tls://HOST:PORT, tcp://HOST:PORT, unix:///PATH, spool:///DIRECTORY, nvme-tcp://HOST:PORT[/NQN], pool://HOST:PORT,... or cuda:N",
+        "cannot use `--csd nvme2:///dev/ng0n1`: expected sim:PRESET, tcp+noise://HOST:PORT, \
+         tls://HOST:PORT, tcp://HOST:PORT, unix:///PATH, spool:///DIRECTORY, nvme-tcp://HOST:PORT[/NQN], nvme:///dev/ngXnY, pool://HOST:PORT,... or cuda:N",
     )?;
     with_data(
         &data,
         &["--csd", "cuda:x"],
         2,
         "cannot use `--csd cuda:x`: expected sim:PRESET, tcp+noise://HOST:PORT, tls://HOST:PORT, \
-         tcp://HOST:PORT, unix:///PATH, spool:///DIRECTORY, nvme-tcp://HOST:PORT[/NQN], pool://HOST:PORT,... or cuda:N; did you mean `cuda:0`?",
+         tcp://HOST:PORT, unix:///PATH, spool:///DIRECTORY, nvme-tcp://HOST:PORT[/NQN], nvme:///dev/ngXnY, pool://HOST:PORT,... or cuda:N; did you mean `cuda:0`?",
     )
 }
 

@@ -431,7 +431,8 @@ fn confine(
             Address::Tcp { .. }
             | Address::Noise { .. }
             | Address::Tls { .. }
-            | Address::Nvme(_) => {}
+            | Address::Nvme(_)
+            | Address::Drive(_) => {}
         }
     }
     Ok(args.sandbox.enforce(&places)?.beside(others))
@@ -443,7 +444,7 @@ fn open(args: &Args, security: &Security) -> Result<Vec<Door>> {
     let mut nth = 0;
     let mut adopted = |address: &Address| {
         let is_unix = match address {
-            Address::Spool(_) | Address::Nvme(_) => return Ok(None),
+            Address::Spool(_) | Address::Nvme(_) | Address::Drive(_) => return Ok(None),
             Address::Unix(_) => true,
             Address::Tcp { .. } | Address::Noise { .. } | Address::Tls { .. } => false,
         };

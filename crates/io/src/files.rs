@@ -3,6 +3,7 @@
 //! It does not read (readers do) and does not list (`list` does).
 
 pub(crate) mod beneath;
+pub(crate) mod drive;
 pub(crate) mod regular;
 pub(crate) mod roots;
 pub(crate) mod space;

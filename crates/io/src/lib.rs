@@ -5,7 +5,7 @@
 //! neither samples nor formats and spawns no thread.
 //!
 //! Reading order: `buffer` is the memory. `files` has the open files (`files/regular` refuses everything
-//! else, and `files/beneath` what lies outside a folder). `span` says which bytes a request needs, and what to do after a short read. `reader` is the
+//! else, and `files/beneath` what lies outside a folder; `files/drive` sends commands to NVMe drives). `span` says which bytes a request needs, and what to do after a short read. `reader` is the
 //! interface, followed by `pread`, the reference, and `uring`; `open` chooses one. `list` lists folders,
 //! and `folder` is one as data sets see it. `draft` writes a file that appears complete, and `writer` a
 //! long one. `conformance` has what every reader must guarantee.
@@ -30,6 +30,9 @@ pub use buffer::{ALIGNMENT, Buffer, Bytes, Pool, Pooled};
 pub use draft::{Draft, replace, write_beside};
 pub use error::IoError;
 pub use files::beneath::{Beneath, Links};
+pub use files::drive::{
+    DriveCommand, DriveData, DriveDone, DriveQueue, DriveRing, namespace_of,
+};
 pub use files::regular::{
     is_of_machine, keeps_its_number, open_own, open_regular, read_regular, will_need,
 };

@@ -99,6 +99,10 @@ pub(crate) const UNSAFE_MODULES: &[(&str, &str)] = &[
         "crates/energy/src/meters/perf/event.rs",
         "calls perf_event_open, and owns the descriptor that it gives",
     ),
+    (
+        "crates/io/src/files/drive.rs",
+        "gives the kernel addresses of a command's data; asks a node by an ioctl",
+    ),
     ("crates/io/src/readers/uring.rs", "gives the kernel addresses to read into"),
     ("crates/runtime/src/threads/make_way.rs", "asks the kernel for a scheduling policy"),
     ("crates/ops/src/adjust/blur/x86.rs", "calls what only some processors have"),

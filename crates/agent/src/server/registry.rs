@@ -197,7 +197,7 @@ fn read_address(text: &str) -> Option<(Address, String)> {
     let is_line = is_line && is_short(&line) && line.trim() == line;
     let is_same = line.parse::<Address>().is_ok_and(|again| again == read);
     // A drive has no agent that could announce it.
-    let is_agent = !matches!(read, Address::Nvme(_));
+    let is_agent = !matches!(read, Address::Nvme(_) | Address::Drive(_));
     (is_line && is_same && is_agent).then_some((read, line))
 }
 

@@ -214,7 +214,7 @@ pub(crate) struct DeviceArgs {
     /// cuda:N (a GPU), pool://HOST:PORT,...
     ///
     /// tcp://HOST:PORT is for agents on this machine. nvme-tcp://HOST:PORT[/NQN] is a drive with programs, and no
-    /// agent on it. A pool's members come and go while the epoch runs: pool://HOST:PORT,... lists them,
+    /// agent on it; nvme:///dev/ngXnY is such a drive of this machine. A pool's members come and go while the epoch runs: pool://HOST:PORT,... lists them,
     /// pool+file:///PATH has one address in each line, pool+dns://HOST:PORT is all addresses of a name, and
     /// pool+registry://HOST:PORT,... are those that announce themselves to one of these agents.
     #[arg(long, value_name = "SPEC", action = ArgAction::Append)]

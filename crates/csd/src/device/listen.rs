@@ -81,7 +81,8 @@ impl Listener {
             | Address::Tcp { .. }
             | Address::Noise { .. }
             | Address::Tls { .. }
-            | Address::Nvme(_) => Err(address.is_no_socket()),
+            | Address::Nvme(_)
+            | Address::Drive(_) => Err(address.is_no_socket()),
         }
     }
 
@@ -117,7 +118,8 @@ impl Listener {
             | Address::Tcp { .. }
             | Address::Noise { .. }
             | Address::Tls { .. }
-            | Address::Nvme(_) => Err(address.is_no_socket()),
+            | Address::Nvme(_)
+            | Address::Drive(_) => Err(address.is_no_socket()),
         }
     }
 

@@ -60,6 +60,9 @@ pub fn connect(
         Address::Nvme(target) => {
             Ok(Box::new(Nvme::connect(target, *timeout, folder.clone())?))
         }
+        Address::Drive(drive) => {
+            Ok(Box::new(Nvme::open(drive, *timeout, folder.clone())?))
+        }
     }
 }
 
@@ -83,6 +86,6 @@ pub fn link(
             Ok(Box::new(stream.into_link()))
         }
         Address::Spool(dir) => Ok(Box::new(Spool::connect(dir, *timeout)?.into_link())),
-        Address::Nvme(_) => Err(address.is_no_socket()),
+        Address::Nvme(_) | Address::Drive(_) => Err(address.is_no_socket()),
     }
 }

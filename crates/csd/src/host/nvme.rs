@@ -3,7 +3,8 @@
 //! There is no agent at the other end. The host computes where records are on the device's blocks (`media.rs`),
 //! divides its memory into lanes (`lanes.rs`), and for each part of a batch (`part.rs`) has the device copy the
 //! records there, run its program on them and give the samples back (`floor.rs`). A `Carrier` brings commands
-//! there: `fabrics.rs` is NVMe/TCP in user space. `drive.rs` is what the device is.
+//! there: `fabrics.rs` is NVMe/TCP in user space, `kernel.rs` Linux' own driver, whose nodes `nodes.rs` finds.
+//! `drive.rs` is what the device is.
 //!
 //! Batches are answered by this transport's own calls; no thread is started.
 
@@ -12,8 +13,10 @@ mod clock;
 mod drive;
 mod fabrics;
 mod floor;
+mod kernel;
 mod lanes;
 mod media;
+mod nodes;
 mod part;
 
 use std::path::PathBuf;
@@ -29,15 +32,16 @@ use bothends_slots::{Job, JobId, Lost, Polled, Producer, Rejected, Slot};
 
 use crate::host::credits::{Credits, Redeemed, refuse};
 use crate::host::fuse::Fuse;
-use crate::words::address::{MediaAt, NvmeTarget};
+use crate::words::address::{MediaAt, NvmeDrive, NvmeTarget};
 use crate::words::job::{
     Answer, Capabilities, DeviceStats, Inquiry, PROTOCOL_VERSION, RecordDigest, Session,
 };
 use crate::{CsdError, Finished, Transport};
-use carrier::Carrier;
+use carrier::{Carrier, accepted, late};
 use drive::Drive;
-use fabrics::{Fabric, accepted};
+use fabrics::Fabric;
 use floor::{Floor, ending};
+use kernel::Kernel;
 use lanes::{Layout, N_LANES};
 use media::{Media, Span};
 use part::Terms;
@@ -48,6 +52,12 @@ pub use media::files;
 const SLOTS: u32 = 4;
 /// How long a device whose memory another host uses is left alone.
 const RETRY: Duration = Duration::from_secs(2);
+
+/// How many sets of ranges are looked for that a process has left.
+const MOST_SWEPT: u16 = 64;
+/// How long the end of a transport may wait for what is under way.
+const FAREWELL: Duration = Duration::from_secs(2);
+const DELETE: &str = "delete a set of memory ranges";
 
 /// A device reached by NVMe.
 #[derive(Debug)]
@@ -75,9 +85,27 @@ impl Nvme {
         folder: Option<PathBuf>,
     ) -> Result<Self, CsdError> {
         let carrier = Box::new(Fabric::connect(target, timeout)?);
-        Ok(Self {
+        Ok(Self::of(carrier, target.media.clone(), (timeout, folder)))
+    }
+
+    /// Reaches a drive through Linux' own driver.
+    pub(crate) fn open(
+        drive: &NvmeDrive,
+        timeout: Duration,
+        folder: Option<PathBuf>,
+    ) -> Result<Self, CsdError> {
+        let carrier = Box::new(Kernel::open(drive)?);
+        Ok(Self::of(carrier, drive.media.clone(), (timeout, folder)))
+    }
+
+    fn of(
+        carrier: Box<dyn Carrier>,
+        media: MediaAt,
+        (timeout, folder): (Duration, Option<PathBuf>),
+    ) -> Self {
+        Self {
             carrier,
-            media: target.media.clone(),
+            media,
             folder,
             timeout,
             credits: Credits::default(),
@@ -86,7 +114,7 @@ impl Nvme {
             floor: None,
             terms: None,
             layout: None,
-        })
+        }
     }
 
     fn deadline(&self) -> Instant {
@@ -113,7 +141,7 @@ impl Nvme {
         }
         while self.floor.as_ref().is_some_and(|floor| !floor.is_idle()) {
             if Instant::now() > deadline {
-                return Err(fabrics::late("end what was begun", self.timeout));
+                return Err(late("end what was begun", self.timeout));
             }
             self.turn(deadline)?;
         }
@@ -158,16 +186,19 @@ impl Nvme {
         if self.layout == Some(layout) {
             return Ok(());
         }
-        self.layout = None;
-        let drive = self.drive()?.clone();
-        let had = self.floor.as_mut().map(|floor| std::mem::take(&mut floor.range_sets));
-        for set in had.unwrap_or_default() {
-            let delete = Admin::RangeSets(RangeSets::Delete { set });
-            let step = ("delete a set of memory ranges", deadline);
-            let entry = delete.entry(drive.programs, Data::NONE);
-            let (cqe, _) = self.carrier.ask(entry, Content::None, step)?;
-            accepted(cqe.status, step.0)?;
+        match self.split(layout, deadline) {
+            Err(CsdError::Busy { .. }) if self.carrier.outlives() => {
+                self.join(deadline)?;
+                self.sweep(deadline)?;
+                self.split(layout, deadline)
+            }
+            split => split,
         }
+    }
+
+    fn split(&mut self, layout: Layout, deadline: Instant) -> Result<(), CsdError> {
+        self.join(deadline)?;
+        let drive = self.drive()?.clone();
         for lane in 0..N_LANES {
             let ranges = layout.ranges(lane, drive.memory);
             let set = self.range_set(&drive, &ranges, deadline)?;
@@ -176,6 +207,40 @@ impl Nvme {
             }
         }
         self.layout = Some(layout);
+        Ok(())
+    }
+
+    /// Deletes the sets of ranges.
+    fn join(&mut self, deadline: Instant) -> Result<(), CsdError> {
+        self.layout = None;
+        let had = self.floor.as_mut().map(|floor| std::mem::take(&mut floor.range_sets));
+        for set in had.unwrap_or_default() {
+            let programs = self.drive()?.programs;
+            accepted(self.delete(set, programs, deadline)?, DELETE)?;
+        }
+        Ok(())
+    }
+
+    fn delete(
+        &mut self,
+        set: u16,
+        programs: u32,
+        deadline: Instant,
+    ) -> Result<Status, CsdError> {
+        let delete = Admin::RangeSets(RangeSets::Delete { set });
+        let entry = delete.entry(programs, Data::NONE);
+        let (cqe, _) = self.carrier.ask(entry, Content::None, (DELETE, deadline))?;
+        Ok(cqe.status)
+    }
+
+    /// Deletes the sets that a process of this machine has left which was killed. Those of other hosts are none
+    /// of this controller's.
+    fn sweep(&mut self, deadline: Instant) -> Result<(), CsdError> {
+        let Drive { programs, range_sets, .. } = *self.drive()?;
+        for set in 1..=range_sets.min(MOST_SWEPT) {
+            // Most are not there, and one that is still in use is seen by whoever needs its memory.
+            self.delete(set, programs, deadline)?;
+        }
         Ok(())
     }
 
@@ -255,7 +320,7 @@ impl Nvme {
                 return Ok(answer);
             }
             if Instant::now() > deadline {
-                return Err(fabrics::late(doing, self.timeout));
+                return Err(late(doing, self.timeout));
             }
         }
     }
@@ -340,6 +405,17 @@ impl Nvme {
             floor.forget();
         }
         self.credits.watch(result)
+    }
+}
+
+impl Drop for Nvme {
+    /// Gives the memory back where the controller does not end with the way to it.
+    fn drop(&mut self) {
+        if self.carrier.outlives() && self.fuse.check().is_ok() {
+            let deadline = Instant::now() + FAREWELL;
+            // What fails here is swept by the next.
+            let _ = self.drain(deadline).and_then(|()| self.join(deadline));
+        }
     }
 }
 

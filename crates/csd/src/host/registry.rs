@@ -101,7 +101,7 @@ impl Address {
                     *host = here.to_canonical().to_string();
                 }
             }
-            Self::Unix(_) | Self::Spool(_) | Self::Nvme(_) => {}
+            Self::Unix(_) | Self::Spool(_) | Self::Nvme(_) | Self::Drive(_) => {}
         }
         address
     }

@@ -14,7 +14,7 @@ use crate::CsdError;
 use crate::words::trust::Protection;
 
 const EXPECTED: &str = "expected tcp+noise://HOST:PORT, tls://HOST:PORT, tcp://HOST:PORT, unix:///PATH, \
-     spool:///DIRECTORY or nvme-tcp://HOST:PORT";
+     spool:///DIRECTORY, nvme-tcp://HOST:PORT or nvme:///dev/ngXnY";
 
 /// Where a device listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub enum Address {
     Spool(PathBuf),
     /// A subsystem that speaks NVMe/TCP: a drive with programs, and no agent.
     Nvme(NvmeTarget),
+    /// The same behind this machine's own NVMe driver.
+    Drive(NvmeDrive),
 }
 
 /// The name that the subsystem of `firmware-sim` has if nobody gives it another.
@@ -66,6 +68,15 @@ pub struct NvmeTarget {
     pub digests: Digest,
 }
 
+/// A drive of this machine: `nvme:///dev/ngXnY[?media=DIR|image]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NvmeDrive {
+    /// Any of its nodes: of a namespace or of its controller.
+    pub node: PathBuf,
+    /// What its blocks hold.
+    pub media: MediaAt,
+}
+
 /// What a device's blocks hold, as far as the host is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MediaAt {
@@ -75,6 +86,52 @@ pub enum MediaAt {
     Folder(PathBuf),
     /// The one file of the data set, from the first block on.
     Image,
+}
+
+impl MediaAt {
+    /// The value of `media=`.
+    fn parse(value: &str) -> Self {
+        match value {
+            "image" => Self::Image,
+            folder => Self::Folder(folder.into()),
+        }
+    }
+
+    fn value(&self) -> Option<String> {
+        match self {
+            Self::DataRoot => None,
+            Self::Folder(folder) => Some(folder.display().to_string()),
+            Self::Image => Some("image".to_owned()),
+        }
+    }
+}
+
+impl NvmeDrive {
+    fn parse(rest: &str) -> Result<Self, String> {
+        let (node, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let node = absolute(node).ok_or(
+            "expected nvme:///dev/ngXnY with an absolute path, as `nvme list` shows",
+        )?;
+        let mut media = MediaAt::DataRoot;
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            media = match option.split_once('=') {
+                Some(("media", value)) if !value.is_empty() => MediaAt::parse(value),
+                _ => {
+                    return Err(format!(
+                        "it knows no `{option}`; give media=DIR or media=image"
+                    ));
+                }
+            }
+        }
+        Ok(Self { node, media })
+    }
+}
+
+impl fmt::Display for NvmeDrive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "nvme://{}", self.node.display())?;
+        self.media.value().map_or(Ok(()), |media| write!(f, "?media={media}"))
+    }
 }
 
 impl NvmeTarget {
@@ -96,9 +153,8 @@ impl NvmeTarget {
         let mut own = Self { host, port, subsystem, media, digests };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
-                Some(("media", "image")) => own.media = MediaAt::Image,
-                Some(("media", folder)) if !folder.is_empty() => {
-                    own.media = MediaAt::Folder(folder.into());
+                Some(("media", value)) if !value.is_empty() => {
+                    own.media = MediaAt::parse(value);
                 }
                 Some(("digests", "on")) => own.digests = Digest::On,
                 Some(("digests", "off")) => own.digests = Digest::Off,
@@ -121,12 +177,7 @@ impl fmt::Display for NvmeTarget {
             false => write!(f, "nvme-tcp://{host}:{port}/{subsystem}")?,
         }
         let mut joint = '?';
-        let media = match media {
-            MediaAt::DataRoot => None,
-            MediaAt::Folder(folder) => Some(folder.display().to_string()),
-            MediaAt::Image => Some("image".to_owned()),
-        };
-        if let Some(media) = media {
+        if let Some(media) = media.value() {
             write!(f, "{joint}media={media}")?;
             joint = '&';
         }
@@ -145,7 +196,7 @@ impl Address {
             | Self::Noise { host, port }
             | Self::Tls { host, port } => Some((host, *port)),
             Self::Nvme(target) => Some((&target.host, target.port)),
-            Self::Unix(_) | Self::Spool(_) => None,
+            Self::Unix(_) | Self::Spool(_) | Self::Drive(_) => None,
         }
     }
 
@@ -157,7 +208,7 @@ impl Address {
             | Self::Noise { port, .. }
             | Self::Tls { port, .. } => *port = new,
             Self::Nvme(target) => target.port = new,
-            Self::Unix(_) | Self::Spool(_) => {}
+            Self::Unix(_) | Self::Spool(_) | Self::Drive(_) => {}
         }
         address
     }
@@ -166,7 +217,7 @@ impl Address {
     #[must_use]
     pub fn is_of_machine(&self) -> bool {
         match self {
-            Self::Unix(_) | Self::Spool(_) => true,
+            Self::Unix(_) | Self::Spool(_) | Self::Drive(_) => true,
             Self::Tcp { .. } | Self::Noise { .. } | Self::Tls { .. } | Self::Nvme(_) => {
                 let host = self.host_and_port().map_or("", |(host, _)| host);
                 let ip = host.parse::<IpAddr>();
@@ -180,9 +231,11 @@ impl Address {
         match self {
             Self::Noise { .. } => Protection::Noise,
             Self::Tls { .. } => Protection::Tls,
-            Self::Tcp { .. } | Self::Unix(_) | Self::Spool(_) | Self::Nvme(_) => {
-                Protection::Plain
-            }
+            Self::Tcp { .. }
+            | Self::Unix(_)
+            | Self::Spool(_)
+            | Self::Nvme(_)
+            | Self::Drive(_) => Protection::Plain,
         }
     }
 
@@ -190,6 +243,7 @@ impl Address {
     pub(crate) fn is_no_socket(&self) -> CsdError {
         let why = match self {
             Self::Nvme(_) => "it is of NVMe, which firmware-sim alone listens for",
+            Self::Drive(_) => "it is a drive of this machine, not a socket",
             Self::Tcp { .. }
             | Self::Noise { .. }
             | Self::Tls { .. }
@@ -228,6 +282,7 @@ impl FromStr for Address {
             "nvme-tcp" => {
                 NvmeTarget::parse(rest).map(Self::Nvme).map_err(|why| wrong(&why))
             }
+            "nvme" => NvmeDrive::parse(rest).map(Self::Drive).map_err(|why| wrong(&why)),
             "unix" => absolute(rest)
                 .map(Self::Unix)
                 .ok_or_else(|| wrong("expected unix:///PATH with an absolute path")),
@@ -245,6 +300,7 @@ impl fmt::Display for Address {
             Self::Unix(path) => return write!(f, "unix://{}", path.display()),
             Self::Spool(path) => return write!(f, "spool://{}", path.display()),
             Self::Nvme(target) => return target.fmt(f),
+            Self::Drive(drive) => return drive.fmt(f),
             Self::Tcp { .. } | Self::Noise { .. } | Self::Tls { .. } => {
                 self.protection().scheme()
             }
@@ -293,6 +349,9 @@ mod tests {
             "nvme-tcp://nas:4420/nqn.2026-11.org.example:a",
             "nvme-tcp://[::1]:1/nqn.2026-11.org.example:a?media=/data&digests=on",
             "nvme-tcp://nas:4420/nqn.2026-01.dev.bothends:csd?media=image",
+            "nvme:///dev/ng0n1",
+            "nvme:///dev/nvme3?media=image",
+            "nvme:///dev/ng0n1?media=/data/train",
         ] {
             let address: Address = spec.parse().unwrap();
             assert_eq!(address.to_string(), spec);
@@ -319,7 +378,11 @@ mod tests {
             ("tcp://::1:7070", "tcp://HOST:PORT"),
             ("unix://relative", "absolute"),
             ("spool://", "absolute"),
-            ("nvme:///dev/ng0n1", "or nvme-tcp"),
+            ("nvme2:///dev/ng0n1", "or nvme:///dev/ngXnY"),
+            ("nvme://ng0n1", "nvme:///dev/ngXnY with"),
+            ("nvme://", "nvme:///dev/ngXnY with"),
+            ("nvme:///dev/ng0n1?digests=on", "media=DIR or media=image"),
+            ("nvme:///dev/ng0n1?media=", "media=DIR or media=image"),
             ("nvme-tcp://nas", "nvme-tcp://HOST:PORT[/NQN] with"),
             ("nvme-tcp://nas:1/x", "no NQN"),
             ("nvme-tcp://nas:1?media", "media=image"),

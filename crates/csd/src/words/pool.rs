@@ -239,7 +239,7 @@ fn registries(list: &str, via: Via) -> Result<Vec<Address>, String> {
     for registry in &all {
         let what = match registry {
             Address::Spool(_) => "spool:// is a directory",
-            Address::Nvme(_) => "nvme-tcp:// is a drive",
+            Address::Nvme(_) | Address::Drive(_) => "NVMe is a drive",
             Address::Tcp { .. }
             | Address::Noise { .. }
             | Address::Tls { .. }
@@ -323,7 +323,7 @@ mod tests {
             ("pool+dns://tls://a:1", "expected pool+dns://HOST:PORT"),
             ("pool+registry://", "the list is empty"),
             ("pool+registry://spool:///dir", "spool:// is a directory"),
-            ("pool+registry://nvme-tcp://a:1", "nvme-tcp:// is a drive"),
+            ("pool+registry://nvme-tcp://a:1", "NVMe is a drive"),
             ("pool+etcd://a:1", "expected pool://HOST:PORT"),
             ("pool://a:1?via=ssh", "tcp, tcp+noise and tls"),
             ("pool://a:1?max=0", "from 1 to 1024"),

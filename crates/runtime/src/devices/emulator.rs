@@ -113,7 +113,8 @@ impl DeviceProcess {
             | Address::Tcp { .. }
             | Address::Noise { .. }
             | Address::Tls { .. }
-            | Address::Nvme(_) => {}
+            | Address::Nvme(_)
+            | Address::Drive(_) => {}
         }
     }
 }

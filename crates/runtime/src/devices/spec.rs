@@ -103,11 +103,11 @@ impl fmt::Display for DeviceSpec {
 }
 
 /// What a device's text may begin with, and what is said of any other.
-const SCHEMES: [&str; 6] =
-    ["tcp+noise://", "tls://", "tcp://", "unix://", "spool://", "nvme-tcp://"];
+const SCHEMES: [&str; 7] =
+    ["tcp+noise://", "tls://", "tcp://", "unix://", "spool://", "nvme-tcp://", "nvme://"];
 const EXPECTED: &str = "expected sim:PRESET, tcp+noise://HOST:PORT, tls://HOST:PORT, \
                         tcp://HOST:PORT, unix:///PATH, spool:///DIRECTORY, nvme-tcp://HOST:PORT[/NQN], \
-                        pool://HOST:PORT,... or cuda:N";
+                        nvme:///dev/ngXnY, pool://HOST:PORT,... or cuda:N";
 
 /// What begins with it is a GPU, by the number that follows.
 const GPU: &str = "cuda:";

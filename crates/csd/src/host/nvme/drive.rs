@@ -12,8 +12,7 @@ use bothends_nvme::logs::Program;
 use bothends_nvme::preprocess::PROGRAM;
 use bothends_nvme::{Data, Status};
 
-use super::carrier::Carrier;
-use super::fabrics::accepted;
+use super::carrier::{Carrier, accepted};
 use crate::CsdError;
 
 /// Bytes of the list of programs that are read: 64 indices.
@@ -40,6 +39,8 @@ pub(super) struct Drive {
     pub(super) memory_bytes: u64,
     /// The namespace of programs.
     pub(super) programs: u32,
+    /// How many sets of memory ranges it has room for.
+    pub(super) range_sets: u16,
     /// The index of the program that makes batches.
     pub(super) program: u16,
     /// Most bytes of a command's data.
@@ -88,6 +89,7 @@ impl Drive {
             });
         }
         let program = ask.program(programs)?;
+        let most_bytes = ask.carrier.most_bytes();
         let model = controller.model.trim();
         Ok(Self {
             name: format!("{model} ({})", controller.serial.trim()),
@@ -97,8 +99,9 @@ impl Drive {
             memory,
             memory_bytes: MemoryNamespace::of(&memory_bytes).bytes,
             programs,
+            range_sets: limits.range_sets,
             program,
-            transfer: transfer(controller.transfer),
+            transfer: transfer(controller.transfer).min(most_bytes),
         })
     }
 }

@@ -15,7 +15,7 @@ use bothends_nvme::host::{Connection, Content, Heard, Wish};
 use bothends_nvme::{Cqe, Data, Sqe, Status};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::carrier::Carrier;
+use super::carrier::{Carrier, accepted, late};
 use super::clock::Clock;
 use crate::CsdError;
 use crate::words::address::NvmeTarget;
@@ -155,7 +155,12 @@ impl Fabric {
 }
 
 impl Carrier for Fabric {
-    fn send(&mut self, entry: Sqe, content: &Content) -> Result<Option<u16>, CsdError> {
+    fn send(
+        &mut self,
+        entry: Sqe,
+        content: &Content,
+        _: Duration,
+    ) -> Result<Option<u16>, CsdError> {
         if self.io.wire.n_free() == 0 {
             return Ok(None);
         }
@@ -194,6 +199,14 @@ impl Carrier for Fabric {
 
     fn set_in_capsule(&mut self, bytes: u32) {
         self.io.wire.set_in_capsule(bytes);
+    }
+
+    fn most_bytes(&self) -> u32 {
+        u32::MAX
+    }
+
+    fn outlives(&self) -> bool {
+        false
     }
 }
 
@@ -458,21 +471,6 @@ fn in_time((doing, deadline): (&'static str, Instant)) -> Result<(), CsdError> {
         return Ok(());
     }
     let source = io::Error::new(ErrorKind::TimedOut, "it did not answer in time");
-    Err(CsdError::LinkLost { doing, source })
-}
-
-/// The device has not answered in time.
-pub(super) fn late(doing: &'static str, waited: Duration) -> CsdError {
-    let what = format!("it did not answer within {waited:.0?}");
-    CsdError::LinkLost { doing, source: io::Error::new(ErrorKind::TimedOut, what) }
-}
-
-/// A command that every controller carries out.
-pub(super) fn accepted(status: Status, doing: &'static str) -> Result<(), CsdError> {
-    if status.is_success() {
-        return Ok(());
-    }
-    let source = io::Error::other(format!("the controller says: {status}"));
     Err(CsdError::LinkLost { doing, source })
 }
 

@@ -14,10 +14,9 @@ use bothends_nvme::{Cqe, Sqe, Status};
 use bothends_slots::{HostSlot, Job, JobId};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::carrier::Carrier;
+use super::carrier::{Carrier, late};
 use super::clock::{Clock, LOOK};
 use super::drive::Drive;
-use super::fabrics::late;
 use super::lanes::N_LANES;
 use super::part::{Next, Part, Terms};
 use crate::words::job::{DeviceStats, Ending};
@@ -207,7 +206,9 @@ impl Floor {
         }
         self.finish();
         while let Some((lane, errand, entry, content)) = self.todo.front() {
-            let Some(id) = carrier.send(*entry, content)? else { break };
+            let limit =
+                if matches!(errand, Errand::Execute) { EXECUTE } else { self.timeout };
+            let Some(id) = carrier.send(*entry, content, limit)? else { break };
             self.errands.insert(id, (*lane, *errand));
             self.todo.pop_front();
         }
@@ -493,6 +494,7 @@ mod tests {
             memory_bytes: 1 << 20,
             programs: 3,
             program: 0,
+            range_sets: 2,
             transfer: 4096,
         };
         Floor::new(drive, Duration::from_secs(10))
