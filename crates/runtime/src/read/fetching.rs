@@ -335,7 +335,10 @@ impl FetchStage {
             match way.orders.queue.next(way.now()) {
                 FetchStep::Request { request, object, range, timeout_ns } => {
                     let file = FileIdx(object);
-                    way.round_trip.requested(file, range.start);
+                    // A file of this machine says nothing of the link.
+                    if !self.remote.is_local(file) {
+                        way.round_trip.requested(file, range.start);
+                    }
                     self.fetcher.submit(Fetch {
                         tag: request.0,
                         object: self.name(file, way),
@@ -384,11 +387,13 @@ impl FetchStage {
             return;
         }
         let request = RequestId(tag);
-        way.in_flight.remove(&request);
+        let asked = way.in_flight.remove(&request);
         let now = way.now();
         match result {
             Ok(bytes) => {
-                way.glance.seen.bytes += bytes.len() as u64;
+                if !asked.is_some_and(|(file, _)| self.remote.is_local(file)) {
+                    way.glance.seen.bytes += bytes.len() as u64;
+                }
                 self.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 for Part { position, bytes: part } in
                     way.orders.queue.arrived(request, now).to_vec()
