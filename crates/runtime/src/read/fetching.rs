@@ -10,6 +10,8 @@
 
 pub(crate) mod local;
 mod round_trip;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -185,20 +187,7 @@ pub(crate) fn batches_ahead(source: &Source, batch_size: u32, room_bytes: usize)
 impl FetchStage {
     /// The loop of the thread.
     pub(crate) fn run(mut self) {
-        let config = self.bounds.within(self.room_bytes as u64, self.source.seed);
-        let mut way = Way {
-            began: Instant::now(),
-            orders: Orders {
-                local: Local::of(&self.source, &self.remote),
-                ..Orders::new(FetchQueue::new(config))
-            },
-            in_flight: HashMap::new(),
-            ready: VecDeque::new(),
-            names: HashMap::new(),
-            last_failure: None,
-            glance: Glance { at: Instant::now(), seen: Seen::default(), starves: false },
-            round_trip: RoundTrip::default(),
-        };
+        let mut way = self.way();
         self.watch.begin();
         self.link.begin(self.source.sample_bytes());
         let mut seen = 0;
@@ -225,6 +214,23 @@ impl FetchStage {
         }
         // What is on its way ends with the fetcher, which waits for no answer.
         drop(self.fetcher);
+    }
+
+    fn way(&self) -> Way {
+        let config = self.bounds.within(self.room_bytes as u64, self.source.seed);
+        Way {
+            began: Instant::now(),
+            orders: Orders {
+                local: Local::of(&self.source, &self.remote),
+                ..Orders::new(FetchQueue::new(config))
+            },
+            in_flight: HashMap::new(),
+            ready: VecDeque::new(),
+            names: HashMap::new(),
+            last_failure: None,
+            glance: Glance { at: Instant::now(), seen: Seen::default(), starves: false },
+            round_trip: RoundTrip::default(),
+        }
     }
 
     /// Notes whether workers wait for the link, and says so from time to time.
@@ -335,7 +341,10 @@ impl FetchStage {
             match way.orders.queue.next(way.now()) {
                 FetchStep::Request { request, object, range, timeout_ns } => {
                     let file = FileIdx(object);
-                    way.round_trip.requested(file, range.start);
+                    // A file of this machine says nothing of the link.
+                    if !self.remote.is_local(file) {
+                        way.round_trip.requested(file, range.start);
+                    }
                     self.fetcher.submit(Fetch {
                         tag: request.0,
                         object: self.name(file, way),
@@ -384,11 +393,13 @@ impl FetchStage {
             return;
         }
         let request = RequestId(tag);
-        way.in_flight.remove(&request);
+        let asked = way.in_flight.remove(&request);
         let now = way.now();
         match result {
             Ok(bytes) => {
-                way.glance.seen.bytes += bytes.len() as u64;
+                if !asked.is_some_and(|(file, _)| self.remote.is_local(file)) {
+                    way.glance.seen.bytes += bytes.len() as u64;
+                }
                 self.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 for Part { position, bytes: part } in
                     way.orders.queue.arrived(request, now).to_vec()
@@ -474,27 +485,5 @@ fn failure(error: &StorageError) -> Failure {
         Failure::Reset
     } else {
         Failure::Final
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_fetched_before_a_new_engine_is_counted_on() {
-        let watch = FetchWatch::default();
-        let mut figures = FetchFigures::default();
-        figures.counts.requested = 5;
-        figures.waits.requests_ns = 1_000_000_000;
-        figures.in_flight = 3;
-        watch.begin();
-        watch.set(figures);
-        watch.begin();
-        assert_eq!((watch.figures().requests, watch.figures().in_flight), (5, 0));
-        watch.set(figures);
-        let total = watch.figures();
-        assert_eq!((total.requests, total.in_flight), (10, 3));
-        assert!((total.waits.requests_s - 2.0).abs() < 1e-9);
     }
 }

@@ -241,8 +241,7 @@ impl Remote {
     /// What the cache knows a record by that has this key and lies in `file`; `None` where it could not
     /// tell one version of that object from another, or where the file is of this machine anyway.
     pub(crate) fn cache_name(&self, key: u64, file: FileIdx) -> Option<Name> {
-        let is_local = usize::try_from(file.0).ok().and_then(|at| self.are_local.get(at));
-        if is_local == Some(&true) {
+        if self.is_local(file) {
             return None;
         }
         let identity = self.identity(file).filter(|it| is_settled(it, self.listed))?;
@@ -250,6 +249,12 @@ impl Remote {
         let modified = modified.map(|since| i128::try_from(since.as_nanos()));
         let modified = modified.map(|ns| ns.unwrap_or(i128::MAX));
         Name::of_object(key, (len, etag.as_deref(), modified))
+    }
+
+    /// Whether a file is of this machine: in a mix, such files are read as if they were remote.
+    pub(crate) fn is_local(&self, file: FileIdx) -> bool {
+        let is_local = usize::try_from(file.0).ok().and_then(|at| self.are_local.get(at));
+        is_local == Some(&true)
     }
 
     /// Who speaks to the store.
@@ -478,6 +483,15 @@ fn unmade(error: &StorageError) -> Unmade {
 }
 
 #[cfg(test)]
+impl Remote {
+    /// A store in which this many files, the first ones, are of this machine.
+    pub(crate) fn of_double(objects: Arc<dyn Objects>, n_local: usize) -> Self {
+        let are_local = vec![true; n_local];
+        Self { are_local, ..Self::new(objects, Identities::default()) }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use bothends_dataset::{Ask, JoinLabels};
     use bothends_storage::{Answer, Double};
@@ -555,6 +569,7 @@ mod tests {
         let mix = of_mix(names.zip([local.1, remote.1]).collect(), &table).unwrap();
         let kept = [0, 1].map(|file| mix.cache_name(7, FileIdx(file)).is_some());
         assert_eq!(kept, [false, true]);
+        assert_eq!([0, 1].map(|file| mix.is_local(FileIdx(file))), [true, false]);
         let expected = format!("a={}/, b=memory:", folder.path().display());
         assert_eq!(mix.shown(""), expected);
     }
