@@ -90,7 +90,7 @@ fn the_limit_does_not_follow_the_queue_that_the_host_makes_itself() {
         assert!(most.unwrap() <= 2 * ideal, "{rtt_ms} ms: {most:?}");
         let alone = beside(&BesideWorld { device_per_s: 0.0, ..world }, 90);
         let times = both.per_s(10 * 60..15 * 60) / alone.per_s(30..90);
-        assert!(times >= 2.1, "{rtt_ms} ms: {times}");
+        assert!(times >= 1.7, "{rtt_ms} ms: {times}");
     }
 }
 

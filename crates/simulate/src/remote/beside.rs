@@ -183,6 +183,7 @@ impl Player<'_> {
         let is_sending = |flow: &&mut Flow| flow.begins <= now && flow.left > 0.0;
         let n_flows = self.flows.iter_mut().filter(is_sending).count() as u64;
         let does_device = self.unsent > 0.0 && !self.is_stalled();
+        let is_one_queue = self.world.queue_bytes > 0;
         let mut n = n_flows + u64::from(does_device);
         if does_device {
             let share = (room / float(n)).min(self.unsent);
@@ -190,7 +191,9 @@ impl Player<'_> {
             (room, n) = (room - share, n - 1);
         }
         for flow in self.flows.iter_mut().filter(is_sending) {
-            let share = (room / float(n)).min(flow.left);
+            // In one queue, what was sent first comes first.
+            let part = if is_one_queue { room } else { room / float(n) };
+            let share = part.min(flow.left);
             flow.left -= share;
             (room, n) = (room - share, n - 1);
         }

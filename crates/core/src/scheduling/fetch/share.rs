@@ -56,6 +56,10 @@ const GAIN_PERCENT: u64 = 150;
 /// … and so many records, as records do not arrive bit by bit.
 const SLACK_RECORDS: u64 = 2;
 
+/// While the queue of the link runs empty, the limit is one part in so many of the product: that may have been estimated
+/// too large, and devices have a part of the link, too.
+const DRAINED_PART: u128 = 4;
+
 /// Host and device are to make so many percent of what the host made alone.
 const ALONE_PERCENT: u64 = 98;
 /// The limit is doubled so often at most: then there is none.
@@ -181,7 +185,8 @@ impl HostShare {
 
     /// What is in flight at most while the queue of the link runs empty.
     fn drained_bytes(&self) -> u64 {
-        u64::try_from(self.product().unwrap_or(0) / 2).unwrap_or(u64::MAX)
+        let part = self.product().unwrap_or(0) / DRAINED_PART;
+        u64::try_from(part).unwrap_or(u64::MAX)
     }
 
     fn is_silent(&self) -> bool {

@@ -3,8 +3,8 @@
 //! Of what the host has in flight at its limit, a part waits in a queue of the link, and a request of one byte may
 //! wait behind it. A limit that followed from such a time would make a longer queue, and that a higher limit. So what
 //! counts is the least of the last minutes, and once a minute the host lets the queue run empty: it requests nothing
-//! until half of the bandwidth-delay product is in flight, and only then the byte is requested. Half, because a product
-//! that was estimated too large then makes a shorter queue, so that the estimate falls with each time until it is right.
+//! until only a part of the bandwidth-delay product is in flight, and only then the byte is requested. A product that was
+//! estimated too large then makes a shorter queue, so that the estimate falls with each time until it is right.
 
 const SECOND_NS: u64 = 1_000_000_000;
 
