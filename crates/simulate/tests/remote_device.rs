@@ -33,6 +33,7 @@ fn with_records_that_are_smaller_than_results_it_rests() {
 const LARGE: BesideWorld = BesideWorld {
     rtt_ns: 150_000_000,
     bytes_per_s: 12.5e6,
+    queue_bytes: 0,
     bytes: SampleBytes { host: 1_000_000, device: 150_528 },
     window_bytes: 32 << 20,
     batch: 64,
@@ -60,13 +61,36 @@ fn a_device_gets_its_share_of_a_link_that_is_full_of_requests() {
         ([150, 100, 20], 2.1, 1.8),
         ([150, 100, 100], 3.0, 1.8),
         ([20, 100, 20], 2.1, 1.5),
-        ([150, 20, 20], 1.4, 2.0),
+        ([150, 20, 20], 1.5, 1.5),
     ] {
         let world = world(at);
-        let [_, yields] = times_alone(&world);
-        let [_, without] = times_alone(&BesideWorld { does_yield: Yields::No, ..world });
+        // On the slow link a batch of results takes a minute, so that little is seen of it in less time.
+        let settled = 90..600;
+        let alone = beside(&BesideWorld { device_per_s: 0.0, ..world }, 600);
+        let times = |world: &BesideWorld| {
+            beside(world, 600).per_s(settled.clone()) / alone.per_s(settled.clone())
+        };
+        let yields = times(&world);
+        let without = times(&BesideWorld { does_yield: Yields::No, ..world });
         assert!(yields >= least, "{at:?}: {yields}");
+        assert!(yields > without, "{at:?}: {yields} and {without}");
         assert!(without <= most_without, "{at:?}: why limit it at all? {without}");
+    }
+}
+
+/// In a link with one queue, the host's own requests make the way there and back longer. A limit that followed from
+/// that would grow with the queue that it makes.
+#[test]
+fn the_limit_does_not_follow_the_queue_that_the_host_makes_itself() {
+    for (rtt_ms, ideal) in [(150, 4_812_500), (20, 2_375_000)] {
+        // 0.6 seconds of the link.
+        let world = BesideWorld { queue_bytes: 7_500_000, ..world([rtt_ms, 100, 20]) };
+        let both = beside(&world, 15 * 60);
+        let most = both.limits[10 * 60..].iter().map(|limit| limit.unwrap()).max();
+        assert!(most.unwrap() <= 2 * ideal, "{rtt_ms} ms: {most:?}");
+        let alone = beside(&BesideWorld { device_per_s: 0.0, ..world }, 90);
+        let times = both.per_s(10 * 60..15 * 60) / alone.per_s(30..90);
+        assert!(times >= 1.7, "{rtt_ms} ms: {times}");
     }
 }
 

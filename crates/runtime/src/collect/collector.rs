@@ -210,7 +210,9 @@ impl Collector {
             }
             while self.start(line) {}
         }
-        self.link.devices_have(self.work.n_at_devices());
+        // The first line is the front's.
+        let has_devices = self.lines.len() > 1;
+        self.link.devices_have(has_devices.then(|| self.work.n_at_devices()));
     }
 
     /// Says what the front makes next, behind the jobs that it has by now.

@@ -33,8 +33,8 @@ impl LinkWatch {
         self.share().as_ref().map_or(DeviceUse::Claims, LinkShare::devices)
     }
 
-    /// Devices have so many batches to make now.
-    pub(crate) fn devices_have(&self, n_batches: usize) {
+    /// Devices have so many batches to make now; `None` where there are no devices.
+    pub(crate) fn devices_have(&self, n_batches: Option<usize>) {
         if let Some(share) = &mut *self.share() {
             share.devices_have(n_batches);
         }
@@ -47,12 +47,12 @@ impl LinkWatch {
         }
     }
 
-    /// Whether it is to be known how long the way there and back takes.
+    /// Whether it is to be measured now how long the way there and back takes.
     pub(crate) fn asks_round_trip(&self) -> bool {
         self.share().as_ref().is_some_and(LinkShare::asks_round_trip)
     }
 
-    /// Something small took so long there and back.
+    /// A request of one byte took so long there and back.
     pub(crate) fn round_trip(&self, ns: u64) {
         if let Some(share) = &mut *self.share() {
             share.round_trip(ns);

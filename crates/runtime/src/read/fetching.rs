@@ -10,6 +10,8 @@
 
 pub(crate) mod local;
 mod round_trip;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -185,20 +187,7 @@ pub(crate) fn batches_ahead(source: &Source, batch_size: u32, room_bytes: usize)
 impl FetchStage {
     /// The loop of the thread.
     pub(crate) fn run(mut self) {
-        let config = self.bounds.within(self.room_bytes as u64, self.source.seed);
-        let mut way = Way {
-            began: Instant::now(),
-            orders: Orders {
-                local: Local::of(&self.source, &self.remote),
-                ..Orders::new(FetchQueue::new(config))
-            },
-            in_flight: HashMap::new(),
-            ready: VecDeque::new(),
-            names: HashMap::new(),
-            last_failure: None,
-            glance: Glance { at: Instant::now(), seen: Seen::default(), starves: false },
-            round_trip: RoundTrip::default(),
-        };
+        let mut way = self.way();
         self.watch.begin();
         self.link.begin(self.source.sample_bytes());
         let mut seen = 0;
@@ -225,6 +214,23 @@ impl FetchStage {
         }
         // What is on its way ends with the fetcher, which waits for no answer.
         drop(self.fetcher);
+    }
+
+    fn way(&self) -> Way {
+        let config = self.bounds.within(self.room_bytes as u64, self.source.seed);
+        Way {
+            began: Instant::now(),
+            orders: Orders {
+                local: Local::of(&self.source, &self.remote),
+                ..Orders::new(FetchQueue::new(config))
+            },
+            in_flight: HashMap::new(),
+            ready: VecDeque::new(),
+            names: HashMap::new(),
+            last_failure: None,
+            glance: Glance { at: Instant::now(), seen: Seen::default(), starves: false },
+            round_trip: RoundTrip::default(),
+        }
     }
 
     /// Notes whether workers wait for the link, and says so from time to time.
@@ -479,27 +485,5 @@ fn failure(error: &StorageError) -> Failure {
         Failure::Reset
     } else {
         Failure::Final
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_fetched_before_a_new_engine_is_counted_on() {
-        let watch = FetchWatch::default();
-        let mut figures = FetchFigures::default();
-        figures.counts.requested = 5;
-        figures.waits.requests_ns = 1_000_000_000;
-        figures.in_flight = 3;
-        watch.begin();
-        watch.set(figures);
-        watch.begin();
-        assert_eq!((watch.figures().requests, watch.figures().in_flight), (5, 0));
-        watch.set(figures);
-        let total = watch.figures();
-        assert_eq!((total.requests, total.in_flight), (10, 3));
-        assert!((total.waits.requests_s - 2.0).abs() < 1e-9);
     }
 }

@@ -483,6 +483,15 @@ fn unmade(error: &StorageError) -> Unmade {
 }
 
 #[cfg(test)]
+impl Remote {
+    /// A store in which this many files, the first ones, are of this machine.
+    pub(crate) fn of_double(objects: Arc<dyn Objects>, n_local: usize) -> Self {
+        let are_local = vec![true; n_local];
+        Self { are_local, ..Self::new(objects, Identities::default()) }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use bothends_dataset::{Ask, JoinLabels};
     use bothends_storage::{Answer, Double};

@@ -3,7 +3,8 @@
 //!
 //! All connections share the link's rate equally while they have anything to send. The host has one for each record
 //! that is on its way; a device has one for all its results, and sends a batch when it is made. Losses and slow start
-//! are left out. The decisions are those of the runtime: `FetchQueue` and `LinkShare` of `bothends_core`.
+//! are left out. The link may have one queue for all: then a request of one byte waits behind what is in it, and what the
+//! host makes of that is seen in [`BesideOutcome::limits`]. The decisions are those of the runtime: `FetchQueue` and `LinkShare` of `bothends_core`.
 
 use bothends_core::fetch::{
     FetchConfig, FetchQueue, FetchStep, Growth, Hedge, RequestId, Wanted,
@@ -11,12 +12,14 @@ use bothends_core::fetch::{
 use bothends_core::ids::Ns;
 use bothends_core::link::{LinkShare, SampleBytes, Seen};
 
-use super::float;
+use super::{after, float, seconds};
 
 /// How finely time passes.
 const TICK_NS: u64 = 5_000_000;
 /// How often the link is looked at.
 const GLANCE_NS: u64 = 50_000_000;
+/// The least time from one request of a byte to the next.
+const PROBE_NS: u64 = 2_000_000_000;
 
 /// A host and a device on one link.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +28,9 @@ pub struct BesideWorld {
     pub rtt_ns: u64,
     /// What all connections share.
     pub bytes_per_s: f64,
+    /// So many bytes wait at the link at most, in one queue that a request of one byte waits in, too; 0 where each
+    /// connection has a queue of its own.
+    pub queue_bytes: u64,
     /// Bytes of a record and of a result.
     pub bytes: SampleBytes,
     /// The most bytes that the host has in flight.
@@ -55,6 +61,8 @@ pub struct BesideOutcome {
     pub host: Vec<f64>,
     /// By the device.
     pub device: Vec<f64>,
+    /// The most bytes that the host was to have in flight, at the end of each second.
+    pub limits: Vec<Option<u64>>,
 }
 
 impl BesideOutcome {
@@ -85,6 +93,9 @@ struct Player<'a> {
     making: f64,
     unsent: f64,
     seen: Seen,
+    /// When a byte was last requested, and when it comes.
+    probed: Option<[Ns; 2]>,
+    is_probing: bool,
     outcome: BesideOutcome,
 }
 
@@ -109,13 +120,21 @@ pub fn beside(world: &BesideWorld, seconds: usize) -> BesideOutcome {
         making: 0.0,
         unsent: 0.0,
         seen: Seen::default(),
-        outcome: BesideOutcome { host: vec![0.0; seconds], device: vec![0.0; seconds] },
+        probed: None,
+        is_probing: false,
+        outcome: BesideOutcome {
+            host: vec![0.0; seconds],
+            device: vec![0.0; seconds],
+            limits: vec![None; seconds],
+        },
     };
     while let Some(second) = player.second().filter(|second| *second < seconds) {
         player.request();
         player.device_works();
         player.send(second);
         player.look();
+        player.probe();
+        player.outcome.limits[second] = player.link.host_limit_bytes();
         player.now = player.now.plus(TICK_NS);
     }
     player.outcome
@@ -164,6 +183,7 @@ impl Player<'_> {
         let is_sending = |flow: &&mut Flow| flow.begins <= now && flow.left > 0.0;
         let n_flows = self.flows.iter_mut().filter(is_sending).count() as u64;
         let does_device = self.unsent > 0.0 && !self.is_stalled();
+        let is_one_queue = self.world.queue_bytes > 0;
         let mut n = n_flows + u64::from(does_device);
         if does_device {
             let share = (room / float(n)).min(self.unsent);
@@ -171,7 +191,9 @@ impl Player<'_> {
             (room, n) = (room - share, n - 1);
         }
         for flow in self.flows.iter_mut().filter(is_sending) {
-            let share = (room / float(n)).min(flow.left);
+            // In one queue, what was sent first comes first.
+            let part = if is_one_queue { room } else { room / float(n) };
+            let share = part.min(flow.left);
             flow.left -= share;
             (room, n) = (room - share, n - 1);
         }
@@ -204,11 +226,35 @@ impl Player<'_> {
         }
         self.seen.starved_ns = self.seen.ns;
         self.seen.in_flight_bytes = self.queue.figures().in_flight_bytes;
-        self.link.devices_have(usize::from(self.world.device_per_s > 0.0));
-        self.link.round_trip(self.world.rtt_ns);
+        self.link.devices_have((self.world.device_per_s > 0.0).then_some(1));
         self.link.saw(std::mem::take(&mut self.seen));
         if self.world.does_yield == Yields::Yes {
             self.queue.limit_bytes(self.link.host_limit_bytes());
         }
+    }
+
+    /// A request of a byte, if one is asked for, or its answer.
+    fn probe(&mut self) {
+        if let Some([asked, comes]) = self.probed.filter(|_| self.is_probing) {
+            if comes <= self.now {
+                self.link.round_trip(comes.since(asked));
+                self.is_probing = false;
+            }
+            return;
+        }
+        let is_due = self.probed.is_none_or(|[at, _]| self.now.since(at) >= PROBE_NS);
+        if is_due && self.link.asks_round_trip() {
+            let waits_s = self.queued_bytes() / self.world.bytes_per_s;
+            let comes = after(self.now.plus(self.world.rtt_ns), waits_s);
+            (self.probed, self.is_probing) = (Some([self.now, comes]), true);
+        }
+    }
+
+    /// What waits at the link. Of the device it is one bandwidth-delay product at most: its connection has a window.
+    fn queued_bytes(&self) -> f64 {
+        let has_begun = |flow: &&Flow| flow.begins <= self.now;
+        let host: f64 = self.flows.iter().filter(has_begun).map(|flow| flow.left).sum();
+        let window = self.world.bytes_per_s * seconds(self.world.rtt_ns);
+        (host + self.unsent.min(window)).min(float(self.world.queue_bytes))
     }
 }

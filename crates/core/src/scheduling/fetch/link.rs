@@ -36,8 +36,8 @@ pub struct LinkShare {
     /// Sums that fade.
     seen: Seen,
     is_limit: bool,
-    /// Batches that devices have to make.
-    at_devices: usize,
+    /// Batches that devices have to make, if there are devices.
+    at_devices: Option<usize>,
     host: HostShare,
 }
 
@@ -47,7 +47,7 @@ impl LinkShare {
     #[must_use]
     pub fn new(bytes: SampleBytes) -> Self {
         let (seen, host) = (Seen::default(), HostShare::new(bytes));
-        Self { bytes, seen, is_limit: true, at_devices: 0, host }
+        Self { bytes, seen, is_limit: true, at_devices: None, host }
     }
 
     /// Takes note of what was seen.
@@ -72,15 +72,16 @@ impl LinkShare {
             };
         }
         let is_known = self.seen.ns >= MEMORY_NS / 2;
-        if is_known && self.is_limit && self.asks_round_trip() {
+        let works = self.at_devices.is_some_and(|n_batches| n_batches > 0);
+        if is_known && self.is_limit && works && self.may_yield() {
             self.host.saw(seen);
         } else {
             self.host.rests(seen);
         }
     }
 
-    /// Devices have so many batches to make now.
-    pub fn devices_have(&mut self, n_batches: usize) {
+    /// Devices have so many batches to make now; `None` where there are no devices.
+    pub fn devices_have(&mut self, n_batches: Option<usize>) {
         self.at_devices = n_batches;
     }
 
@@ -96,14 +97,19 @@ impl LinkShare {
         self.host.limit()
     }
 
-    /// Whether it is to be known how long the way there and back takes, as the host may have to limit itself: while
-    /// devices work whose results are half as large as records at most. Larger ones gain little.
+    /// Whether it is to be measured now how long the way there and back takes, by a request of one byte: the host may
+    /// have to limit itself.
     #[must_use]
     pub fn asks_round_trip(&self) -> bool {
-        self.at_devices > 0 && self.bytes.device <= self.bytes.host / 2
+        self.at_devices.is_some() && self.may_yield() && self.host.asks_round_trip()
     }
 
-    /// Something small took so long there and back.
+    /// Results that are more than half as large as records gain little.
+    fn may_yield(&self) -> bool {
+        self.bytes.device <= self.bytes.host / 2
+    }
+
+    /// A request of one byte took so long there and back.
     pub fn round_trip(&mut self, ns: u64) {
         self.host.round_trip(ns);
     }
@@ -223,7 +229,7 @@ mod tests {
         assert_eq!(link.host_ns(7, 64), 7);
         // What cannot be is no reason to break.
         let most = u64::MAX;
-        link.devices_have(1);
+        link.devices_have(Some(1));
         link.saw(Seen { ns: most, starved_ns: most, bytes: most, in_flight_bytes: most });
         link.device_made(most);
         link.saw(Seen { starved_ns: 5, ..Seen::default() });
@@ -235,28 +241,35 @@ mod tests {
         let see = |link: &mut LinkShare, seconds: u32| {
             for _ in 0..seconds * 20 {
                 let (ns, bytes) = (50 * MS, 625_000);
-                let in_flight_bytes = 4_000_000;
+                let in_flight_bytes = link.host_limit_bytes().unwrap_or(16_000_000);
                 link.saw(Seen { ns, starved_ns: ns, bytes, in_flight_bytes });
+                if link.asks_round_trip() {
+                    link.round_trip(150 * MS);
+                }
             }
             link.host_limit_bytes()
         };
         let mut link = LinkShare::new(LARGE);
-        link.round_trip(150 * MS);
+        link.devices_have(Some(0));
+        assert!(link.asks_round_trip(), "before the link is full");
         assert_eq!(see(&mut link, 20), None, "no device has work");
-        link.devices_have(1);
+        assert!(!link.asks_round_trip());
+        link.devices_have(Some(1));
         // 12.5 MB/s over 150 ms, half of it more, and two records.
         let limit = see(&mut link, 1).unwrap();
         assert!((4_700_000..5_000_000).contains(&limit), "{limit}");
         assert_eq!(see(&mut link, 31), None, "nothing comes of it");
         link.device_made(64);
         assert!(see(&mut link, 1).is_some());
-        link.devices_have(0);
+        link.devices_have(Some(0));
         assert_eq!(see(&mut link, 2), None);
         // Results that are nearly as large as records gain little.
         let mut link = LinkShare::new(SampleBytes { host: 200_000, ..LARGE });
-        link.round_trip(150 * MS);
-        link.devices_have(1);
+        link.devices_have(Some(1));
+        assert!(!link.asks_round_trip());
         assert_eq!(see(&mut link, 20), None);
+        // Without devices nobody asks.
+        assert!(!LinkShare::new(LARGE).asks_round_trip());
     }
 
     #[test]

@@ -3,13 +3,19 @@
 //! A device sends its results over one connection, and the host has requests on their way on dozens. Connections share
 //! a full link about equally, so the device gets one part in dozens, though each of its bytes is worth more samples.
 //! The host has nothing of so many requests: what is in flight beyond the bandwidth-delay product waits in a queue.
-//! So it limits itself to that product and two records, with which it still fills the link alone: if the device
-//! stalls, nothing is lost. Where both together make less than the host alone did (losses want more connections), the
-//! limit is doubled, until there is none.
+//! So it limits itself to that product and two records, with which it about fills the link alone. If the device stalls,
+//! the host makes at least 0.6 of what it makes alone (`crates/simulate/tests/remote_device.rs`) until the limit is
+//! lifted: after three times as long as a batch of the device took, or 30 seconds if none has come yet. Where both
+//! together make less than the host alone did (losses want more connections), the limit is doubled, until there is none.
 //!
-//! Nothing here reads a clock: whoever fetches says what it saw. `docs/remote.md` has the arithmetic.
+//! `way` has how long the way to the store and back takes. Nothing here reads a clock: whoever fetches says what it
+//! saw. `docs/remote.md` has the arithmetic.
+
+mod way;
 
 use std::collections::VecDeque;
+
+use way::{Level, Way};
 
 /// Bytes that a sample takes on the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +56,10 @@ const GAIN_PERCENT: u64 = 150;
 /// … and so many records, as records do not arrive bit by bit.
 const SLACK_RECORDS: u64 = 2;
 
+/// While the queue of the link runs empty, the limit is one part in so many of the product: that may have been estimated
+/// too large, and devices have a part of the link, too.
+const DRAINED_PART: u128 = 4;
+
 /// Host and device are to make so many percent of what the host made alone.
 const ALONE_PERCENT: u64 = 98;
 /// The limit is doubled so often at most: then there is none.
@@ -72,8 +82,7 @@ const FIRST_PATIENCE_NS: u64 = 30 * SECOND_NS;
 #[derive(Debug, Clone)]
 pub(super) struct HostShare {
     bytes: SampleBytes,
-    /// The least that a round trip took lately.
-    rtt_ns: Option<u64>,
+    way: Way,
     /// Bytes per second that the link carries, as far as is known; 0 at first.
     link: u64,
     /// What both made lately, in bytes per second of records.
@@ -94,7 +103,7 @@ impl HostShare {
     pub(super) fn new(bytes: SampleBytes) -> Self {
         Self {
             bytes,
-            rtt_ns: None,
+            way: Way::new(),
             link: 0,
             worth: 0,
             doubled: 0,
@@ -106,12 +115,14 @@ impl HostShare {
         }
     }
 
-    /// Something small took so long there and back.
+    /// A byte took so long there and back.
     pub(super) fn round_trip(&mut self, ns: u64) {
-        // Links change: what was least is forgotten slowly.
-        let known =
-            self.rtt_ns.map_or(u64::MAX, |known| known.saturating_add(known / 32));
-        self.rtt_ns = Some(known.min(ns));
+        self.way.took(ns);
+    }
+
+    /// Whether that is to be measured now.
+    pub(super) fn asks_round_trip(&self) -> bool {
+        self.way.is_asked()
     }
 
     /// A device has made so many samples, which are here.
@@ -130,6 +141,7 @@ impl HostShare {
             self.made.clear();
             self.quiet_ns = 0;
         }
+        self.way.unlimited(seen.ns);
         self.note(seen);
     }
 
@@ -137,18 +149,44 @@ impl HostShare {
     pub(super) fn saw(&mut self, seen: Seen) {
         self.idle_ns = 0;
         self.quiet_ns = self.quiet_ns.saturating_add(seen.ns);
+        match self.full_limit() {
+            Some(_) => {
+                // A record at a time is requested in any case.
+                let is_low =
+                    seen.in_flight_bytes <= self.drained_bytes().max(self.bytes.host);
+                let level = if is_low { Level::Low } else { Level::High };
+                self.way.limited(seen.ns, level);
+            }
+            None => self.way.unlimited(seen.ns),
+        }
         self.note(seen);
     }
 
     /// The most bytes that the host is to have in flight.
     pub(super) fn limit(&self) -> Option<u64> {
+        let full = self.full_limit()?;
+        Some(if self.way.is_draining() { full.min(self.drained_bytes()) } else { full })
+    }
+
+    fn full_limit(&self) -> Option<u64> {
         let works = self.idle_ns <= MOST_IDLE_NS && !self.is_silent();
-        let rtt_ns = self.rtt_ns.filter(|_| works && self.link > 0)?;
-        let product = u128::from(self.link) * u128::from(rtt_ns) / u128::from(SECOND_NS);
+        let product = self.product().filter(|_| works && self.link > 0)?;
         let product = product * u128::from(GAIN_PERCENT) / 100;
         let limit = product + u128::from(self.bytes.host) * u128::from(SLACK_RECORDS);
         let limit = limit.checked_mul(1 << self.doubled)?;
         u64::try_from(limit).ok().filter(|_| self.doubled < MOST_DOUBLED)
+    }
+
+    /// The bandwidth-delay product.
+    fn product(&self) -> Option<u128> {
+        let bytes = u128::from(self.link) * u128::from(self.way.least_ns()?);
+        Some(bytes / u128::from(SECOND_NS))
+    }
+
+    /// What is in flight at most while the queue of the link runs empty.
+    fn drained_bytes(&self) -> u64 {
+        let part = self.product().unwrap_or(0) / DRAINED_PART;
+        u64::try_from(part).unwrap_or(u64::MAX)
     }
 
     fn is_silent(&self) -> bool {
@@ -166,6 +204,11 @@ impl HostShare {
     }
 
     fn note(&mut self, seen: Seen) {
+        let in_flight_bytes = seen.in_flight_bytes;
+        if !self.way.is_full() {
+            self.seen = Seen { in_flight_bytes, ..Seen::default() };
+            return;
+        }
         let sum = &mut self.seen;
         sum.ns = sum.ns.saturating_add(seen.ns);
         sum.bytes = sum.bytes.saturating_add(seen.bytes);
@@ -176,7 +219,6 @@ impl HostShare {
         let least = least.max(sum.in_flight_bytes.saturating_mul(windows));
         if (sum.ns >= ns && sum.bytes >= least) || sum.ns >= MOST_SPAN_NS {
             self.judge();
-            let in_flight_bytes = seen.in_flight_bytes;
             self.seen = Seen { in_flight_bytes, ..Seen::default() };
         }
     }
@@ -196,7 +238,7 @@ impl HostShare {
     fn judge(&mut self) {
         let mut ns = self.seen.ns;
         if self.link == 0 {
-            ns -= self.rtt_ns.unwrap_or(0).min(ns / 2);
+            ns -= self.way.least_ns().unwrap_or(0).min(ns / 2);
         }
         let host = per_s(self.seen.bytes, ns);
         let carried = host.saturating_add(self.by_devices(self.bytes.device));

@@ -1,7 +1,8 @@
 //! How long the way to a store and back takes: now and then a byte is requested, which has no bytes of its own to
 //! wait for.
 //!
-//! Requests of records do not tell it: most of their time goes by in the queue that they themselves make.
+//! Requests of records do not tell it: most of their time goes by in the queue that they themselves make. When a
+//! byte is requested, `core::link` decides: at the start, and whenever that queue has run empty.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use bothends_storage::Fetch;
 /// The name of such a request; the queue counts its own upwards from 1.
 pub(crate) const TAG: u64 = u64::MAX;
 
-/// The time from one to the next.
+/// The least time from one to the next.
 const EVERY: Duration = Duration::from_secs(2);
 
 /// One that takes longer says nothing that would help.
@@ -44,6 +45,12 @@ impl RoundTrip {
         (self.asked, self.is_under_way) = (Some(Instant::now()), true);
         let range = offset..offset.saturating_add(1);
         Fetch { tag: TAG, object, range, expected: None, timeout: PATIENCE }
+    }
+
+    /// Whether an answer is waited for.
+    #[cfg(test)]
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.is_under_way
     }
 
     /// It has ended; how long it took.
