@@ -14,6 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bothends_agent::conformance::{Exercise, slot};
+use bothends_agent::server::Asker;
 use bothends_agent::{FileStore, NoCosts, Registry, Server, ServerConfig};
 use bothends_csd::conformance::EchoServe;
 use bothends_csd::key::Key;
@@ -43,8 +44,9 @@ pub(crate) fn members(message: &Message) {
     let pool: Pool = "pool+registry://r:1".parse().expect("a pool");
     if let Message::Announce(told) = message {
         let registry = Registry::default();
-        let answer = registry.answer(&Question::Announce(told.clone()), None);
-        let list = registry.answer(&Question::Members, None);
+        let asker = Asker { credential: None, is_here: true };
+        let answer = registry.answer(&Question::Announce(told.clone()), asker);
+        let list = registry.answer(&Question::Members, asker);
         let Message::Members(list) = list else { panic!("no list: {list:?}") };
         let listed = pool.members(&list.text).expect("a list of addresses");
         assert!(listed.is_empty() || answer == Message::Announced);
