@@ -267,7 +267,8 @@ impl Connection {
             return Err(Fatal::DataRange.into());
         };
         let end = command.arrived.checked_add(bytes).filter(|end| *end <= expected);
-        let Some(end) = end.filter(|_| from == command.arrived) else {
+        // Parts of nothing might come without end, and no one of them would be too much.
+        let Some(end) = end.filter(|_| bytes > 0 && from == command.arrived) else {
             return Err(Fatal::DataRange.into());
         };
         command.arrived = end;

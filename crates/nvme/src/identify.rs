@@ -164,9 +164,14 @@ pub struct BlockNamespace {
     pub n_blocks: u64,
     /// Bytes of a block: a power of two.
     pub block_bytes: u32,
+    /// Bytes of metadata of a block. Where they go with its data, a read moves more than its blocks have.
+    pub metadata_bytes: u16,
     /// Its identifier, the same wherever it is seen.
     pub guid: [u8; 16],
 }
+
+/// Where the list of LBA formats begins, each of four bytes.
+const LBA_FORMATS: usize = 128;
 
 /// Sources of one Copy to blocks.
 const COPY_SOURCES: u8 = 127;
@@ -183,17 +188,23 @@ impl BlockNamespace {
         blocks::MCL.put(&mut own, u32::MAX);
         blocks::MSRC.put(&mut own, COPY_SOURCES);
         blocks::NGUID.put(&mut own, self.guid);
-        blocks::LBAF0.put(&mut own, self.block_bytes.trailing_zeros() << 16);
+        let format = self.block_bytes.trailing_zeros() << 16;
+        blocks::LBAF0.put(&mut own, format | u32::from(self.metadata_bytes));
         own
     }
 
     /// The namespace in `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8; BYTES]) -> Self {
-        let exponent = blocks::LBAF0.get(bytes) >> 16 & 0xff;
+        // FLBAS: which of the 64 formats it has, in bits 3:0 and 6:5.
+        let chosen = blocks::FLBAS.get(bytes);
+        let chosen = usize::from(chosen & 0xf | chosen >> 1 & 0x30);
+        let formats = bytes[LBA_FORMATS..].as_chunks::<4>().0;
+        let [metadata @ .., exponent, _] = formats[chosen];
         Self {
             n_blocks: blocks::NSZE.get(bytes),
-            block_bytes: 1_u32.checked_shl(exponent).unwrap_or(0),
+            block_bytes: 1_u32.checked_shl(exponent.into()).unwrap_or(0),
+            metadata_bytes: u16::from_le_bytes(metadata),
             guid: blocks::NGUID.get(bytes),
         }
     }

@@ -230,3 +230,13 @@ fn a_controller_that_grants_something_else_is_left() {
         assert!(!wire.is_open());
     }
 }
+
+/// They might come without end, and whoever takes all that has come would not come back.
+#[test]
+fn parts_without_data_end_the_connection() {
+    let mut host = Host::open();
+    let (entry, content) = read(4096);
+    host.send(entry, content).unwrap();
+    let broken = host.take(&part((0, 0), &[], Last::No)).unwrap_err();
+    assert_eq!(broken, Broken::Fatal(Fatal::DataRange));
+}

@@ -384,3 +384,14 @@ fn energy_is_rounded_up_and_power_scaled() {
         assert!(back >= microwatts && back - microwatts < 10_000, "{microwatts}: {back}");
     }
 }
+
+/// FLBAS chooses among the formats with bits 3:0 and, above them, 6:5.
+#[test]
+fn the_blocks_are_those_of_the_format_that_is_in_use() {
+    let mut bytes = [0; 4096];
+    bytes[26] = 0b0010_0001;
+    bytes[128..132].copy_from_slice(&[0, 0, 12, 0]);
+    bytes[128 + 4 * 17..][..4].copy_from_slice(&[8, 0, 9, 0]);
+    let found = identify::BlockNamespace::of(&bytes);
+    assert_eq!((found.block_bytes, found.metadata_bytes), (512, 8));
+}

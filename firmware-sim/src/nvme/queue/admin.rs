@@ -164,6 +164,7 @@ impl Asked<'_> {
         BlockNamespace {
             n_blocks: self.subsystem.media.n_blocks(),
             block_bytes: BLOCK_BYTES,
+            metadata_bytes: 0,
             guid: guid(self.subsystem, BLOCKS),
         }
     }
