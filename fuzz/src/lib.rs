@@ -4,6 +4,7 @@
 //! Each entry panics when a rule is broken and says nothing otherwise. `fuzz_targets/`
 //! hands them to libFuzzer; `tests/replay.rs` runs them over `tests/bad` on any toolchain.
 
+mod controllers;
 mod doors;
 mod nvme;
 mod peers;
@@ -35,7 +36,6 @@ use bothends_report::{Recording, ReportInput, html, table, trace};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use doors::capi;
-pub use nvme::nvme;
 pub use peers::{keys, notice, remote, serving};
 pub use texts::{list, loader, preset, shards, state};
 
@@ -438,4 +438,10 @@ fn is_large(json: &str) -> bool {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let numbers = json.split(|c: char| !c.is_ascii_digit() && c != '.' && c != 'e');
     numbers.into_iter().any(|number| digits(number) > 3)
+}
+
+/// NVMe over TCP: the same bytes as a host's for a device, and as a controller's for a host.
+pub fn nvme(bytes: &[u8]) {
+    nvme::nvme_commands(bytes);
+    controllers::controllers(bytes);
 }

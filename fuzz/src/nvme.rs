@@ -1,4 +1,4 @@
-//! An NVMe host that says anything: in well-formed PDUs, and in bytes.
+//! An NVMe host that says anything, in well-formed PDUs and in bytes; `controllers.rs` is the other end.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -17,12 +17,7 @@ const MOST_COMMANDS: usize = 64;
 
 /// Bytes of a host for a device: raw ones on a connection of their own, then commands whose entries are the bytes, on a
 /// queue that is set up. Nothing panics, a command has one completion, and memory holds what was
-/// written to it.
-pub fn nvme(bytes: &[u8]) {
-    nvme_commands(bytes);
-}
-
-/// The same, and how many commands a device has taken.
+/// written to it. Returns how many commands the device has taken.
 pub fn nvme_commands(bytes: &[u8]) -> u64 {
     let [kind, rest @ ..] = bytes else { return 0 };
     let subsystem = Subsystem::new(SubsystemConfig {
