@@ -90,7 +90,7 @@ pub(super) struct Controller {
     pub(super) outlet: Option<Arc<dyn Outlet>>,
     /// Numbers of the queues for I/O that there are.
     queues: BTreeSet<u16>,
-    /// How often all of them have ended: a queue of an earlier generation is none any more.
+    /// How often all of them have ended: a queue of an earlier generation no longer exists.
     generation: u64,
     /// Generation of the measurement of power; it is on if there is one.
     pub(super) measures: Option<u8>,

@@ -34,8 +34,10 @@ const SLOTS: u16 = 16;
 const PROGRAM_MIB: u64 = 16;
 /// Bytes of data of an execution, which wait with it for their turn: more belong into memory.
 const MOST_INLINE: usize = 64 << 10;
-/// Time of an execution. A host has given it up long before, and others wait for its core.
+/// Time of an execution, besides that which the bytes of its ranges take: others wait for its core.
 const MOST_TIME: Duration = Duration::from_secs(60);
+/// So many of these bytes take a second more: a host waits as long.
+const SLOWEST: u64 = 2 << 20;
 const LIMITS: ProgramsNamespace = ProgramsNamespace {
     active: 8,
     range_sets: 64,
@@ -243,12 +245,14 @@ impl Execution {
     /// Runs it; this takes as long as the program does, which `stop` may end.
     pub(super) fn run(&self, memory: &Arc<Memory>, stop: &Stop) -> Result<Done, Status> {
         let memory = Arc::clone(memory);
+        let bytes: u64 = self.ranges.iter().map(|range| u64::from(range.bytes)).sum();
+        let time = MOST_TIME + Duration::from_millis(bytes * 1000 / SLOWEST);
         let call = Call {
             ranges: &Ranges { memory, all: Arc::clone(&self.ranges) },
             parameter_1: self.parameters.0,
             parameter_2: self.parameters.1,
             data: &self.data,
-            stop: stop.within(MOST_TIME),
+            stop: stop.within(time),
         };
         // A program that panics costs its command, and not the thread of all.
         catch_unwind(AssertUnwindSafe(|| self.program.run(&call)))

@@ -5,11 +5,12 @@
 
 use std::time::Duration;
 
-/// How often an agent announces itself, and for how long it is then listed: three announcements may be lost.
+/// How often an agent announces itself, and for how long it is then listed. Two announcements in a row may be lost, each of
+/// which an agent awaits the answer of for three seconds.
 pub const ANNOUNCE_EVERY: Duration = Duration::from_millis(1500);
 
 /// As [`ANNOUNCE_EVERY`].
-pub const LEASE: Duration = Duration::from_secs(6);
+pub const LEASE: Duration = Duration::from_secs(15);
 
 /// The longest lease that a registry grants. A list that is younger may lack members.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(60);

@@ -142,6 +142,9 @@ impl DriveRing {
     /// Hands a command to the kernel and does not wait; its identifier until it has ended, or `None` where as many
     /// are under way as can be.
     ///
+    /// `data` must have as many bytes as the command moves. The kernel tells the drive where so many are, and
+    /// cannot see what a drive does with a command that says something else; an IOMMU bounds it.
+    ///
     /// # Errors
     /// The ring cannot be entered.
     pub fn submit(
@@ -249,8 +252,10 @@ impl Drop for DriveRing {
         while self.n_with_kernel() > 0 {
             let left = FAREWELL.saturating_sub(start.elapsed());
             if left.is_zero() || self.enter(1, left).is_err() {
+                // The nodes are closed: the kernel has references of its own, and a lock on one is to end.
+                let slots = std::mem::take(&mut self.slots).into_iter();
                 let _left_to_the_kernel =
-                    ManuallyDrop::new(std::mem::take(&mut self.slots));
+                    ManuallyDrop::new(slots.map(|slot| slot.buffer).collect::<Vec<_>>());
                 return;
             }
             self.reap(&mut |_| ());

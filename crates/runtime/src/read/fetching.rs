@@ -245,7 +245,9 @@ impl FetchStage {
         let has_nothing = way.ready.is_empty() && self.tasks.is_empty();
         glance.starves = has_nothing && way.orders.books.is_waited_for();
         if u128::from(glance.seen.ns) >= GLANCE.as_nanos() {
-            let in_flight_bytes = way.orders.queue.figures().in_flight_bytes;
+            let remote = |file: &FileIdx| !self.remote.is_local(*file);
+            let in_flight = way.in_flight.values().filter(|(file, _)| remote(file));
+            let in_flight_bytes = in_flight.map(|(_, at)| at.end - at.start).sum();
             self.link.saw(Seen { in_flight_bytes, ..std::mem::take(&mut glance.seen) });
             way.orders.queue.limit_bytes(self.link.host_limit_bytes());
             if self.link.asks_round_trip()

@@ -22,7 +22,7 @@ impl Clock {
         Self { looked: now, waited: Duration::ZERO }
     }
 
-    /// It is looked now at whether something has come; the time on this clock.
+    /// Looks now whether something has come; the time on this clock.
     pub(super) fn look(&mut self, now: Instant) -> Duration {
         let since = now.saturating_duration_since(self.looked);
         self.waited += since.min(COUNTED);

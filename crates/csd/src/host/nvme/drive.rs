@@ -77,6 +77,15 @@ impl Drive {
         if media.block_bytes < 512 || !media.block_bytes.is_power_of_two() {
             return Err(CsdError::Malformed { what: "the size of the device's blocks" });
         }
+        if media.metadata_bytes != 0 {
+            return Err(CsdError::Unfit {
+                what: format!(
+                    "the device's blocks have {} bytes of metadata",
+                    media.metadata_bytes
+                ),
+                remedy: "format its namespace of blocks without metadata (nvme format)",
+            });
+        }
         let of_set = |set, nsid| Identify::of(Identify::OF_SET, nsid).in_set(set);
         let memory_bytes = ask.identify(of_set(Set::Memory, memory))?;
         let limits = ask.identify(of_set(Set::Programs, programs))?;

@@ -206,8 +206,9 @@ impl Floor {
         }
         self.finish();
         while let Some((lane, errand, entry, content)) = self.todo.front() {
-            let limit =
-                if matches!(errand, Errand::Execute) { EXECUTE } else { self.timeout };
+            // A way that ends late commands itself is not to be the first.
+            let run = self.lanes.get(*lane).and_then(Option::as_ref);
+            let limit = run.map_or(self.timeout, |run| run.given);
             let Some(id) = carrier.send(*entry, content, limit)? else { break };
             self.errands.insert(id, (*lane, *errand));
             self.todo.pop_front();
@@ -423,7 +424,7 @@ impl Run {
     /// What the device answers about the part, once its samples are in the slot.
     fn answered(&self, work: &mut Work) -> Result<(), String> {
         let head = &self.part.head;
-        let malformed = || "the program's answer is none".to_owned();
+        let malformed = || "the program's answer is malformed".to_owned();
         let results = Results::read(&self.answers).ok_or_else(malformed)?;
         let samples = work.slot.get(self.part.span()).ok_or_else(malformed)?;
         if results.n_items != head.n_items {

@@ -105,7 +105,8 @@ impl Carrier for Kernel {
         content: &Content,
         limit: Duration,
     ) -> Result<Option<u16>, CsdError> {
-        if self.ring.n_free() <= 1 {
+        // An identifier is free for another command once its completion has been passed on.
+        if self.ring.n_free() <= 1 || !self.early.is_empty() {
             return Ok(None);
         }
         let id = entry.namespace();

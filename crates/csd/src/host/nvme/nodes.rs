@@ -34,7 +34,7 @@ pub(super) fn places(sysfs: &Path, node: &Path) -> Result<(PathBuf, PathBuf), Cs
     let real = fs::canonicalize(node).map_err(at)?;
     let metadata = real.metadata().map_err(at)?;
     if !metadata.file_type().is_char_device() {
-        return Err(is_none(node, &metadata));
+        return Err(not_a_node(node, &metadata));
     }
     let (major, minor) = (major(metadata.rdev()), minor(metadata.rdev()));
     let own = sysfs.join(format!("dev/char/{major}:{minor}"));
@@ -49,7 +49,7 @@ pub(super) fn places(sysfs: &Path, node: &Path) -> Result<(PathBuf, PathBuf), Cs
     let folder = real.parent().unwrap_or(Path::new("/dev")).to_owned();
     match class(&own).as_deref() {
         Some("nvme" | "nvme-generic") => Ok((own, folder)),
-        Some(_) | None => Err(is_none(node, &metadata)),
+        Some(_) | None => Err(not_a_node(node, &metadata)),
     }
 }
 
@@ -155,7 +155,7 @@ pub(super) fn unusable(node: &Path, source: io::Error) -> CsdError {
     CsdError::Driver(what.into())
 }
 
-fn is_none(node: &Path, metadata: &Metadata) -> CsdError {
+fn not_a_node(node: &Path, metadata: &Metadata) -> CsdError {
     let node = node.display();
     let (what, remedy) = match metadata.file_type().is_block_device() {
         true => (
