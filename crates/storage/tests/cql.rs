@@ -379,7 +379,8 @@ fn an_upload_makes_the_table_and_goes_on_where_it_was_interrupted() {
     let error = upload(&to, Missing::Written).unwrap_err();
     assert!(error.to_string().contains("0x2200"), "{error}");
     let before = server.rows().len() as u64;
-    assert!((10..100).contains(&before), "{before}");
+    // The refusal may overtake most of what was taken before it.
+    assert!((1..100).contains(&before), "{before}");
     stops.store(false, Ordering::SeqCst);
     let done = upload(&to, Missing::Written).unwrap();
     assert_eq!((done.found, done.written), (before, 100 - before));
