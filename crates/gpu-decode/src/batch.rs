@@ -82,6 +82,9 @@ pub struct Batch {
 pub(crate) struct Shared {
     pub(crate) front: u32,
     pub(crate) rows: u32,
+    /// Of tiles of more than [`GOOD_TILE_PIXELS`]: a launch of their own, or one wide crop would leave all others less room
+    /// on a multiprocessor.
+    pub(crate) large: u32,
     pub(crate) tables: u32,
 }
 
@@ -396,11 +399,17 @@ impl Batch {
             tile_rows -= 4;
         }
         let pixels = tile_rows * words.staged_columns;
-        let tiles = if pixels <= MOST_TILE_PIXELS {
-            self.shared.rows = self.shared.rows.max(4 * pixels);
-            &mut self.lists.row_tiles
+        // Filters of several lengths are taken as one: pixels behind the tile's are looked at.
+        let bytes = 4 * pixels + 2 * PIECE_BYTES;
+        let (lists, shared) = (&mut self.lists, &mut self.shared);
+        let tiles = if pixels <= GOOD_TILE_PIXELS {
+            shared.rows = shared.rows.max(bytes);
+            &mut lists.row_tiles
+        } else if pixels <= MOST_TILE_PIXELS {
+            shared.large = shared.large.max(bytes);
+            &mut lists.large_tiles
         } else {
-            &mut self.lists.wide_tiles
+            &mut lists.wide_tiles
         };
         words.tile_rows = tile_rows;
         words.first_row_tile = number(tiles.len());

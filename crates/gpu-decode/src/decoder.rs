@@ -62,7 +62,7 @@ struct Args {
     points: u32,
     n_scan_rows: u32,
     n_checks: u32,
-    unused: u32,
+    n_tables: u32,
 }
 
 /// The kernels by what they do.
@@ -72,9 +72,7 @@ struct Kernels {
     store_front: KernelId,
     store_walk: KernelId,
     store_blocks: KernelId,
-    jpeg_check: KernelId,
-    jpeg_tables: KernelId,
-    jpeg_unstuff: KernelId,
+    jpeg_prepare: KernelId,
     jpeg_entropy: KernelId,
     jpeg_blocks: KernelId,
     rows_exact: KernelId,
@@ -111,9 +109,7 @@ impl GpuDecoder {
             store_front: kernel(c"decode_store_front")?,
             store_walk: kernel(c"decode_store_walk")?,
             store_blocks: kernel(c"decode_store_blocks")?,
-            jpeg_check: kernel(c"decode_jpeg_check")?,
-            jpeg_tables: kernel(c"decode_jpeg_tables")?,
-            jpeg_unstuff: kernel(c"decode_jpeg_unstuff")?,
+            jpeg_prepare: kernel(c"decode_jpeg_prepare")?,
             jpeg_entropy: kernel(c"decode_jpeg_entropy")?,
             jpeg_blocks: kernel(c"decode_jpeg_blocks")?,
             rows_exact: kernel(c"decode_rows_exact")?,
@@ -162,7 +158,8 @@ impl GpuDecoder {
             return Ok(());
         }
         let args = self.args(batch, input, output);
-        for (kernel, launch) in self.plan(batch, &args) {
+        for (kernel, launch, row_tiles) in self.plan(batch, &args) {
+            let args = Args { row_tiles, ..args };
             let arguments = [(&raw const args).cast::<c_void>()];
             // SAFETY: the kernels take one `DecodeArgs`, and stay within what the caller
             // promised and within the scratch memory, whose size is checked above.
@@ -201,16 +198,16 @@ impl GpuDecoder {
             points: places.points,
             n_scan_rows: count(batch.lists.scan_rows.len()),
             n_checks: count(batch.lists.checks.len()),
-            unused: 0,
+            n_tables: count(batch.lists.tables.len()),
         }
     }
 
-    /// The launches in their order; those over nothing are left out.
+    /// The launches in their order, with the tiles of rows that each is for; those over nothing are left out.
     fn plan(
         &self,
         batch: &Batch,
         args: &Args,
-    ) -> impl Iterator<Item = (KernelId, Launch)> + use<> {
+    ) -> impl Iterator<Item = (KernelId, Launch, u32)> + use<> {
         let k = &self.kernels;
         let lists = &batch.lists;
         let line = |n: usize, block: u32, shared_bytes: u32| Launch {
@@ -236,21 +233,29 @@ impl GpuDecoder {
         let rows_shared = batch.shared.rows;
         let (blocks, lanes) = (count(BLOCK_TILE), count(LANE_TILE));
         let tables_shared = batch.shared.tables;
-        let launches = [
+        // Sixteen checksums, a table, or four rows of MCUs a block.
+        let preparing = lists.checks.len().div_ceil(16)
+            + lists.tables.len()
+            + lists.scan_rows.len().div_ceil(4);
+        let before = [
             (k.axes, line(lists.axes.len() + n_clearing, MOST_THREADS, 0)),
             (k.store_front, line(lists.fronts.len(), 128, batch.shared.front)),
             (k.store_walk, line(lists.walks.len(), 128, 0)),
             (k.store_blocks, line(lists.block_tiles.len(), blocks, 0)),
-            (k.jpeg_check, line(lists.checks.len().div_ceil(16), 128, 0)),
-            (k.jpeg_tables, line(lists.tables.len(), MOST_THREADS, 0)),
-            (k.jpeg_unstuff, line(lists.scan_rows.len().div_ceil(4), 128, 0)),
+            (k.jpeg_prepare, line(preparing, 128, 0)),
             (k.jpeg_entropy, line(lists.lanes.len(), lanes, tables_shared)),
             (k.jpeg_blocks, line(lists.coefficient_tiles.len(), blocks, 0)),
             (rows, line(lists.row_tiles.len(), threads, rows_shared)),
-            (k.rows_wide, line(lists.wide_tiles.len(), threads, 0)),
-            (columns_pass, columns),
         ];
-        launches.into_iter().filter(|(_, launch)| launch.grid[0] > 0)
+        let wide = line(lists.wide_tiles.len(), threads, 0);
+        let after = [(k.rows_wide, wide), (columns_pass, columns)];
+        let large = line(lists.large_tiles.len(), threads, batch.shared.large);
+        let (places, _) = lists.places(batch.descriptions_at());
+        let own = |(kernel, launch)| (kernel, launch, places.row_tiles);
+        let launches = before.map(own).into_iter();
+        let launches = launches.chain([(rows, large, places.large_tiles)]);
+        let launches = launches.chain(after.map(own));
+        launches.filter(|(_, launch, _)| launch.grid[0] > 0)
     }
 }
 

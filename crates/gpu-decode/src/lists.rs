@@ -9,7 +9,7 @@ use crate::words::{
 };
 
 /// How many lists there are.
-pub(crate) const N_LISTS: usize = 16;
+pub(crate) const N_LISTS: usize = 17;
 
 /// Calls `$do!(list, list, ...)` with every list, in the order in which they lie.
 macro_rules! each_list {
@@ -23,6 +23,7 @@ macro_rules! each_list {
             ends,
             block_tiles,
             row_tiles,
+            large_tiles,
             wide_tiles,
             coefficient_tiles,
             scans,
@@ -45,6 +46,7 @@ pub(crate) struct Lists {
     pub(crate) ends: Vec<u32>,
     pub(crate) block_tiles: Vec<u32>,
     pub(crate) row_tiles: Vec<u32>,
+    pub(crate) large_tiles: Vec<u32>,
     pub(crate) wide_tiles: Vec<u32>,
     pub(crate) coefficient_tiles: Vec<u32>,
     pub(crate) scans: Vec<ScanWords>,
@@ -67,6 +69,7 @@ pub(crate) struct Places {
     pub(crate) ends: u32,
     pub(crate) block_tiles: u32,
     pub(crate) row_tiles: u32,
+    pub(crate) large_tiles: u32,
     pub(crate) wide_tiles: u32,
     pub(crate) coefficient_tiles: u32,
     pub(crate) scans: u32,
@@ -130,6 +133,7 @@ impl Lists {
         put_list(&self.ends, out);
         put_list(&self.block_tiles, out);
         put_list(&self.row_tiles, out);
+        put_list(&self.large_tiles, out);
         put_list(&self.wide_tiles, out);
         put_list(&self.coefficient_tiles, out);
         put_list(&self.scans, out);

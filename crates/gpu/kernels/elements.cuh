@@ -60,6 +60,23 @@ DEVICE float value_of(u32 bits) {
   return __uint_as_float(bits);
 }
 
+// The same as `bits_of`, of a number that is finite: the processor's own rounding where it has one.
+template <int DTYPE>
+DEVICE u32 nearest_bits(float value) {
+#ifndef BOTHENDS_CPU
+  if (DTYPE == F16) {
+    u16 half;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+    return half;
+  }
+#endif
+  if (DTYPE == BF16) {
+    const u32 bits = __float_as_uint(value);
+    return (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+  }
+  return bits_of<DTYPE>(value);
+}
+
 // Philox4x32-10: four words of a 128-bit counter and a 64-bit key (`core/src/philox.rs`).
 DEVICE uint4 philox(uint4 counter, u32 k0, u32 k1) {
   for (int round = 0; round < 10; round++) {

@@ -47,12 +47,15 @@ struct FinishArguments {
   float own_share, rest;          // of itself and of the partner
   u32 top, left, bottom, right;   // what is the partner's
   u32 scaling;
-  float mean[3], std[3];
+  float mean[3], std[3];          // `FULL`: of normalisation
+  // Else `std` and `low` are the halves of 1 / std, and `unit` those of 1 / 255.
+  float low[3], unit[2];
+  u32 unused;
 };
 
 static_assert(sizeof(FinishRow) == 24, "as in describe.rs");
 static_assert(sizeof(FinishErased) == 56, "as in describe.rs");
-static_assert(sizeof(FinishArguments) == 128, "as in describe.rs");
+static_assert(sizeof(FinishArguments) == 152, "as in describe.rs");
 
 // What a thread makes at a time: `LINES` runs of `N` elements, 16 bytes each; of `FULL` kernels,
 // which do more for an element, four elements each.
@@ -216,28 +219,58 @@ DEVICE void store_line(u8* to, const u32* bits, bool whole, u32 n) {
   }
 }
 
-// `FULL`: with rectangles and mixing, which most batches do without.
+// What bytes become, without a division and without looking it up; the host has tried all 256 bytes
+// (`src/finish/factors.rs`). Of the channels from `first` on.
+template <int DTYPE>
+struct Factors {
+  float offset[3], high[3], low[3], unit_high, unit_low;
+
+  DEVICE_MEMBER Factors(const FinishArguments& a, u32 first) : unit_high(a.unit[0]), unit_low(a.unit[1]) {
+#pragma unroll
+    for (u32 i = 0; i < 3; i++) {
+      const u32 channel = first + i < 3 ? first + i : first + i - 3;
+      offset[i] = channel == 0 ? a.mean[0] : channel == 1 ? a.mean[1] : a.mean[2];
+      high[i] = channel == 0 ? a.std[0] : channel == 1 ? a.std[1] : a.std[2];
+      low[i] = channel == 0 ? a.low[0] : channel == 1 ? a.low[1] : a.low[2];
+    }
+  }
+
+  DEVICE_MEMBER u32 of(u32 byte, u32 nth) const {
+    if (DTYPE == U8) return byte;
+    // 2^23 and the byte, less 2^23.
+    const float value = __fsub_rn(__uint_as_float(byte | 0x4B000000u), 8388608.0f);
+    // So near that it rounds to what is wanted.
+    if (DTYPE != F32) return nearest_bits<DTYPE>(__fmaf_rn(value, high[nth], offset[nth]));
+    // Products with reciprocals of twice the bits, as `ops::finish` has them.
+    const float centred = __fsub_rn(__fmaf_rn(value, unit_high, __fmul_rn(value, unit_low)), offset[nth]);
+    return __float_as_uint(__fmaf_rn(centred, high[nth], __fmul_rn(centred, low[nth])));
+  }
+};
+
+// `FULL`: with rectangles and mixing, which most batches do without, and of any values: they come from a table.
 template <int DTYPE, int CHANNELS, bool PLANAR, bool FULL>
 DEVICE void finish(const FinishArguments& a) {
   typedef Group<DTYPE, CHANNELS, PLANAR, FULL> G;
+  typedef Source<CHANNELS, PLANAR, G> Samples;
   SHARED(u32, values, 768);
-  if (DTYPE != U8)
+  if (DTYPE != U8 && FULL) {
     for (u32 i = threadIdx.x; i < 256 * CHANNELS; i += blockDim.x) values[i] = load<u32>(a.values + i);
-  __syncthreads();
+    __syncthreads();
+  }
+  const auto element = [&](u32 byte, u32 channel) { return DTYPE == U8 ? byte : (u32)values[256 * channel + byte]; };
   const FinishRow row = a.rows[blockIdx.y];
   const u32 partner = (blockIdx.y + a.n_rows - a.distance) % a.n_rows;
   const FinishRow partner_row = a.rows[FULL ? partner : blockIdx.y];
-  const Source<CHANNELS, PLANAR, G> own(a, row), other(a, partner_row);
-  const auto element = [&](u32 byte, u32 channel) { return DTYPE == U8 ? byte : (u32)values[256 * channel + byte]; };
+  const Samples own(a, row), other(a, partner_row);
   u8* const sample = a.dst + blockIdx.y * a.dst_stride;
-  const u32 n_pixels = a.height * a.width;
+  const u32 n_pixels = a.height * a.width, n_units = own.n_units;
   const bool whole = (u64)sample % 16 == 0 && (!PLANAR || n_pixels * size_of(DTYPE) % 16 == 0);
-  const u32 step = gridDim.x * blockDim.x * G::N;
-  for (u32 first = (blockIdx.x * blockDim.x + threadIdx.x) * G::N; first < own.n_units; first += step) {
-    u32 own_words[G::WORDS], other_words[G::WORDS];
-    own.fetch(first, own_words);
+
+  const auto make = [&](u32 first, const u32* own_words) {
+    u32 other_words[G::WORDS];
     if (FULL && a.mixing != MIX_NOTHING) other.fetch(first, other_words);
     const u32 first_pixel = PLANAR ? first : first / CHANNELS;
+    const Factors<DTYPE> factors(a, PLANAR ? 0 : first - first_pixel * CHANNELS);
 #pragma unroll
     for (u32 line = 0; line < G::LINES; line++) {
       u32 bits[G::N];
@@ -245,9 +278,9 @@ DEVICE void finish(const FinishArguments& a) {
       u32 channel = PLANAR ? line : first - first_pixel * CHANNELS;
 #pragma unroll
       for (u32 i = 0; i < G::N; i++) {
-        const u32 at = line * G::N + i;
-        bits[i] = element(own_words[at / 4] >> 8 * (at % 4) & 255, channel);
-        if (FULL && first + i < own.n_units) {
+        const u32 at = line * G::N + i, byte = own_words[at / 4] >> 8 * (at % 4) & 255;
+        bits[i] = FULL ? element(byte, channel) : factors.of(byte, PLANAR ? line : i % CHANNELS);
+        if (FULL && first + i < n_units) {
           const Scale scale = scale_of<DTYPE>(a, channel);
           if (row.n_erased)
             bits[i] = unmixed<DTYPE, CHANNELS>(a.erased + row.first_erased, row.n_erased, a.quantiles, scale, y, x,
@@ -267,8 +300,15 @@ DEVICE void finish(const FinishArguments& a) {
         if ((PLANAR || channel == 0) && ++x == a.width) x = 0, y++;
       }
       u8* const to = sample + (u64)(PLANAR ? line * n_pixels + first : first) * size_of(DTYPE);
-      store_line<DTYPE, G::N>(to, bits, whole, min(G::N + 0u, own.n_units - first));
+      store_line<DTYPE, G::N>(to, bits, whole, min(G::N + 0u, n_units - first));
     }
+  };
+
+  const u32 step = gridDim.x * blockDim.x * G::N;
+  for (u32 first = (blockIdx.x * blockDim.x + threadIdx.x) * G::N; first < n_units; first += step) {
+    u32 words[G::WORDS];
+    own.fetch(first, words);
+    make(first, words);
   }
 }
 

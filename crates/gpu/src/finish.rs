@@ -8,6 +8,7 @@
 #![allow(unsafe_code, reason = "launches a kernel on memory that is known by address")]
 
 pub mod describe;
+mod factors;
 pub mod feed;
 
 use std::ffi::{CStr, c_void};
@@ -17,14 +18,14 @@ use bothends_core::recipe::erasing::normal_shares;
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
 
 use self::describe::{Description, Descriptions, ErasedWords, RowWords};
+use self::factors::Factors;
 use crate::GpuError;
 use crate::driver::{Address, Driver, KernelId, Launch, StreamId};
 
 /// Threads of a block; the kernels are declared for so many.
 const THREADS: u32 = 256;
-/// How many times 16 bytes of output a thread makes, about: the block's table is loaded once
-/// for all of them.
-const GROUPS_PER_THREAD: u32 = 4;
+/// How many times 16 bytes of output a thread of the full kernel makes: enough that the block's table is worth loading.
+const FULL_GROUPS: u32 = 8;
 /// Most samples of a batch: what a grid has along y.
 const MOST_ROWS: usize = 65_535;
 
@@ -131,6 +132,8 @@ pub struct Finisher {
     constants: Address,
     /// Without rectangles and mixing, and with them.
     kernels: [KernelId; 2],
+    /// What the plain kernel multiplies with; `None` where only looking values up is right.
+    factors: Option<Factors>,
 }
 
 impl Finisher {
@@ -150,7 +153,8 @@ impl Finisher {
             GpuError::Driver { call: "finish", why }
         })?;
         let kernels = [driver.kernel(names[0])?, driver.kernel(names[1])?];
-        Ok(Self { plan, constants, kernels })
+        let factors = Factors::of(&plan);
+        Ok(Self { plan, constants, kernels, factors })
     }
 
     /// What it finishes.
@@ -182,12 +186,24 @@ impl Finisher {
             let why = format!("{} rows in a batch; at most 65535", description.n_rows);
             return Err(GpuError::Driver { call: "finish", why });
         }
-        let arguments = self.arguments(description, batch);
-        let is_full = description.n_erased > 0 || arguments.mixing != MIX_NOTHING;
+        let mut arguments = self.arguments(description, batch);
+        let is_plain = description.n_erased == 0 && arguments.mixing == MIX_NOTHING;
+        let factors = self.factors.filter(|_| is_plain);
+        if let Some(factors) = factors {
+            (arguments.mean, arguments.std, arguments.low) =
+                (factors.offset, factors.high, factors.low);
+        }
+        let is_full = factors.is_none();
         let per_thread = if is_full { 4 } else { 16 / self.element_bytes() };
         let n_groups = self.plan.line().div_ceil(per_thread);
+        // Of elements of four bytes one, of smaller ones two: the best of those tried on an H200.
+        let groups = match self.element_bytes() {
+            _ if is_full => FULL_GROUPS,
+            4 => 1,
+            _ => 2,
+        };
         let launch = Launch {
-            grid: [n_groups.div_ceil(THREADS * GROUPS_PER_THREAD), arguments.n_rows, 1],
+            grid: [n_groups.div_ceil(THREADS * groups), arguments.n_rows, 1],
             block: THREADS,
             shared_bytes: 0,
         };
@@ -238,6 +254,9 @@ impl Finisher {
             scaling,
             mean,
             std,
+            low: [0.0; 3],
+            unit: factors::PER_BYTE,
+            unused: 0,
         }
     }
 }
@@ -293,8 +312,11 @@ struct Arguments {
     scaling: u32,
     mean: [f32; 3],
     std: [f32; 3],
+    low: [f32; 3],
+    unit: [f32; 2],
+    unused: u32,
 }
 
-const _: () = assert!(size_of::<Arguments>() == 128);
+const _: () = assert!(size_of::<Arguments>() == 152);
 const _: () = assert!(size_of::<RowWords>() == 24);
 const _: () = assert!(size_of::<ErasedWords>() == 56);

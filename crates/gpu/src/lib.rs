@@ -33,13 +33,12 @@
 //! `hipFile` in place of cuFile in `path`. Nothing above the driver names CUDA, except for the
 //! handles of default streams in [`owners::ConsumerStream`].
 //!
-//! # What is untested without a GPU
+//! # What is tested where
 //!
 //! The order of all work is proved on the fake, over every interleaving of small cases; the calls
-//! into NVIDIA's library run in tests against a stub of it. Untested are what the stub stands for: that
-//! the real driver behaves as documented (non-blocking calls, captured events, registration
-//! of huge pages, the shared primary context), every speed, and everything about cuFile
-//! beyond its guard.
+//! into NVIDIA's library run in tests against a stub of it. What the stub stands for was seen on an H200
+//! (`scripts/check-gpu`, `docs/measured.md`): the contract in [`conformance`], batches under a slow consumer, the shared
+//! primary context with PyTorch, JAX and CuPy, and speeds. Untested is cuFile beyond its guard, and [`adjust`] on a GPU.
 
 pub mod conformance;
 pub mod driver;

@@ -118,13 +118,21 @@ DEVICE u32 checksum(const u8* data, u32 at, u32 len, const u64* secret) {
   u64 acc = i == 0 ? P32_3 : i == 1 ? P64_1 : i == 2 ? P64_2 : i == 3 ? P64_3
           : i == 4 ? P64_4 : i == 5 ? P32_2 : i == 6 ? P64_5 : P32_1;
   u64 scramble = secret_at(secret, 128 + 8 * i), last_key = secret_at(secret, 192 - 64 - 7 + 8 * i);
-  for (u32 n = 0; n <= most; n++) {
-    bool is_last = n >= stripes;
-    u32 from = is_last ? at + len - 64 : at + n * 64;
-    u64 value = is_long ? word64<STAGED>(data, from + 8 * i) : 0;
-    u64 key = value ^ (is_last ? last_key : secret[(n & 15) + i]), other = xor_lane(value, 1);
-    if (n <= stripes) acc += other + (u64)(u32)key * (key >> 32);
-    if (n < stripes && (n & 15) == 15) acc = (acc ^ acc >> 47 ^ scramble) * P32_1;
+  // Four at a time, all loads first: one alone is waited for as long as all.
+  for (u32 first = 0; first <= most; first += 4) {
+    u64 values[4];
+#pragma unroll
+    for (u32 j = 0; j < 4; j++) {
+      u32 from = first + j >= stripes ? at + len - 64 : at + (first + j) * 64;
+      values[j] = is_long ? word64<STAGED>(data, from + 8 * i) : 0;
+    }
+#pragma unroll
+    for (u32 j = 0; j < 4; j++) {
+      u32 n = first + j;
+      u64 key = values[j] ^ (n >= stripes ? last_key : secret[(n & 15) + i]), other = xor_lane(values[j], 1);
+      if (n <= stripes) acc += other + (u64)(u32)key * (key >> 32);
+      if (n < stripes && (n & 15) == 15) acc = (acc ^ acc >> 47 ^ scramble) * P32_1;
+    }
   }
   // Pairs are folded together, then all eight.
   u64 mixed = acc ^ secret_at(secret, 11 + 8 * i), neighbour = xor_lane(mixed, 1);

@@ -18,11 +18,11 @@ DEVICE const u64* points_of(const DecodeArgs& a, const DecodeScan& s) {
 
 // ---- checksums: eight lanes each
 
-KERNEL(128, decode_jpeg_check, DecodeArgs a) {
-  SHARED(u64, secret, 24);
+// Sixteen of them, by one thread block.
+DEVICE void check_sums(const DecodeArgs& a, u32 nth_block, u64* secret) {
   if (threadIdx.x < 24) secret[threadIdx.x] = XXH3_SECRET[threadIdx.x];
   __syncthreads();
-  u32 i = blockIdx.x * 16 + (threadIdx.x >> 3);
+  u32 i = nth_block * 16 + (threadIdx.x >> 3);
   bool here = i < a.n_checks;
   const DecodeCheck c = nth<DecodeCheck>(a.input, a.checks, here ? i : 0);
   u32 sum = checksum<false>(a.input, c.from, c.to - c.from, secret);
@@ -33,12 +33,11 @@ KERNEL(128, decode_jpeg_check, DecodeArgs a) {
 
 // Bits 0 to 5 of an entry: code and value together; 8 to 12: the code; 16 to 20: the value; 24 to
 // 31: how far both lead on in the block, 96 for its end.
-KERNEL(256, decode_jpeg_tables, DecodeArgs a) {
-  const DecodeTable& t = nth<DecodeTable>(a.input, a.tables, blockIdx.x);
-  // Of each length: the end of its codes in the upper of 16 bits, and what leads from a code to its
-  // place among the symbols.
-  SHARED(u32, limits, 17);
-  SHARED(u32, offsets, 17);
+//
+// `limits` and `offsets` are of each length: the end of its codes in the upper of 16 bits, and what leads from a code to
+// its place among the symbols.
+DEVICE void make_table(const DecodeArgs& a, u32 nth_table, u32* limits, u32* offsets) {
+  const DecodeTable& t = nth<DecodeTable>(a.input, a.tables, nth_table);
   if (threadIdx.x == 0) {
     u32 next = 0, place = 0;
     for (u32 length = 1; length <= 16; length++) {
@@ -76,8 +75,8 @@ DEVICE u32 low_bytes(int n) { return n <= 0 ? 0 : n >= 4 ? ~0u : ~(~0u << 8 * n)
 
 // Of FF bytes only one before a 00 is data, and what follows an FF is none: the 00, or a restart
 // marker's number. Words come out with their first bit on top.
-KERNEL(128, decode_jpeg_unstuff, DecodeArgs a) {
-  u32 w = blockIdx.x * 4 + (threadIdx.x >> 5), lane = threadIdx.x & 31;
+DEVICE void unstuff(const DecodeArgs& a, u32 nth_block) {
+  u32 w = nth_block * 4 + (threadIdx.x >> 5), lane = threadIdx.x & 31;
   if (w >= a.n_scan_rows) return;
   const DecodeScan& s = nth<DecodeScan>(a.input, a.scans, nth<u32>(a.input, a.scan_rows, w));
   u32 row = w - s.first_row;
@@ -92,22 +91,30 @@ KERNEL(128, decode_jpeg_unstuff, DecodeArgs a) {
   u32 at = ((from - first) & ~3u) + row * 16;
   u32 begin = s.data + from, end = s.data + to;
   u32 after_ff = 0;   // bit 7: the byte before the chunk is FF
-  for (u32 chunk = begin & ~3u; chunk < end; chunk += 128) {
-    u32 here = chunk + 4 * lane;
-    u32 v = *(const u32*)(a.input + here);
+  // A chunk ahead: the next one's first byte is looked at, too.
+  u32 aligned = begin & ~3u, ahead = aligned + 4 * lane < end + 4 ? load<u32>(a.input + aligned + 4 * lane) : 0;
+  for (u32 chunk = aligned; chunk < end; chunk += 128) {
+    u32 here = chunk + 4 * lane, v = ahead;
+    // One word behind the end is there.
+    ahead = here + 128 < end + 4 ? load<u32>(a.input + here + 128) : 0;
     u32 ff = zero_bytes(~v), zero = zero_bytes(v);
     u32 inside = low_bytes((int)(end - here)) & ~low_bytes((int)(begin - here));
     if (here >= end) inside = 0;
     ff &= here < begin ? ~low_bytes((int)(begin - here)) : ~0u;
-    u32 behind = here < end ? zero_bytes(*(const u32*)(a.input + here + 4)) : 0;
+    u32 behind = __shfl_down_sync(~0u, zero, 1), next_chunk = __shfl_sync(~0u, zero_bytes(ahead), 0);
+    if (lane == 31) behind = next_chunk;
     u32 before = __shfl_up_sync(~0u, ff, 1) >> 24;
     if (lane == 0) before = after_ff;
     after_ff = __shfl_sync(~0u, ff, 31) >> 24;
     u32 next_is_zero = zero >> 8 | behind << 24, previous_is_ff = ff << 8 | before;
     u32 keep = ((ff & next_is_zero) | (~ff & ~previous_is_ff)) & inside & 0x80808080u;
-    u32 n = __popc(keep), ones = __ballot_sync(~0u, n & 1), twos = __ballot_sync(~0u, n & 2), fours = __ballot_sync(~0u, n & 4);
-    u32 lower = (1u << lane) - 1;
-    u32 skipped = __popc(ones & lower) + 2 * __popc(twos & lower) + 4 * __popc(fours & lower);
+    u32 n = __popc(keep), skipped = 4 * lane, n_kept = 128;
+    if (__ballot_sync(~0u, n != 4)) {
+      u32 ones = __ballot_sync(~0u, n & 1), twos = __ballot_sync(~0u, n & 2), fours = __ballot_sync(~0u, n & 4);
+      u32 lower = (1u << lane) - 1;
+      skipped = __popc(ones & lower) + 2 * __popc(twos & lower) + 4 * __popc(fours & lower);
+      n_kept = __popc(ones) + 2 * __popc(twos) + 4 * __popc(fours);
+    }
     u32 o = at + skipped;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -128,23 +135,34 @@ KERNEL(128, decode_jpeg_unstuff, DecodeArgs a) {
       u32 in_word = __popc(kept_there & low_bytes((int)(byte & 3)));
       if (mine) positions[k + lane] = (at + skipped_there + in_word) * 8 + bit_of_point(q);
     }
-    at += __popc(ones) + 2 * __popc(twos) + 4 * __popc(fours);
+    at += n_kept;
   }
   // An end at a byte's beginning lies behind the last byte.
   if (bit_of_point(last) == 0 && lane == 0) positions[s.segments] = at * 8;
 }
 
+// ---- all of the above in one launch, since none waits for another: alone, checksums are mostly waiting for memory
+
+KERNEL(128, decode_jpeg_prepare, DecodeArgs a) {
+  SHARED(u64, memory, 24);
+  u32 nth_block = blockIdx.x, n_check_blocks = (a.n_checks + 15) / 16;
+  if (nth_block < n_check_blocks) return check_sums(a, nth_block, (u64*)memory);
+  nth_block -= n_check_blocks;
+  if (nth_block < a.n_tables) return make_table(a, nth_block, (u32*)(u64*)memory, (u32*)(u64*)memory + 17);
+  unstuff(a, nth_block - a.n_tables);
+}
+
 // ---- entropy decoding
 
 // A lane's place in the words, with 64 to 96 bits at hand. The words come through a ring of four
-// pieces in shared memory; the next piece is on its way a block ahead.
+// pieces in shared memory; the next two pieces are on their way a block ahead, as many as most blocks take.
 struct Bits {
   u32 high, low, next;   // the words from the current one on
   u32 used;              // bits of `high` that are taken, 0 to 31
   u32 w;                 // number of the word behind `next`
   u32 filled;            // words below are, or have been, in the ring
-  uint4 ahead;           // the piece at `filled`, where `is_ahead`
-  bool is_ahead;
+  uint4 ahead, then;     // the pieces at `filled`
+  u32 n_ahead;           // how many of them there are
 };
 
 enum { RING_WORDS = 16, RING_STRIDE = 5, BLOCK_STRIDE = 9 };
@@ -154,20 +172,34 @@ DEVICE uint4 words_at(const u32* in, u32 at, u32 n_words) {
   return *(const uint4*)(in + (at < n_words ? at : 0));
 }
 
-DEVICE void fill(Bits& b, u32* ring, const u32* in, u32 n_words) {
-  uint4 piece = b.is_ahead ? b.ahead : words_at(in, b.filled, n_words);
-  *(uint4*)(ring + (b.filled & (RING_WORDS - 1))) = piece;
+DEVICE void put_ahead(Bits& b, u32* ring) {
+  *(uint4*)(ring + (b.filled & (RING_WORDS - 1))) = b.ahead;
   b.filled += 4;
-  b.is_ahead = false;
+  b.ahead = b.then;
+  b.n_ahead--;
+}
+
+DEVICE void fill(Bits& b, u32* ring, const u32* in, u32 n_words) {
+  if (b.n_ahead == 0) {
+    b.ahead = words_at(in, b.filled, n_words);
+    b.n_ahead = 1;
+  }
+  put_ahead(b, ring);
 }
 
 // Before each block: puts down what has come, and asks for what comes next.
 DEVICE void top_up(Bits& b, u32* ring, const u32* in, u32 n_words) {
-  if (b.is_ahead) fill(b, ring, in, n_words);
+  if (b.n_ahead) put_ahead(b, ring);
+  if (b.n_ahead) put_ahead(b, ring);
   // The place of the oldest piece is free once all of it is taken.
-  if (b.filled <= (b.w & ~3u) + RING_WORDS - 4) {
+  u32 room = (b.w & ~3u) + RING_WORDS - b.filled;
+  if (room >= 4) {
     b.ahead = words_at(in, b.filled, n_words);
-    b.is_ahead = true;
+    b.n_ahead = 1;
+  }
+  if (room >= 8) {
+    b.then = words_at(in, b.filled + 4, n_words);
+    b.n_ahead = 2;
   }
 }
 
@@ -175,7 +207,7 @@ DEVICE void enter(Bits& b, u32 position, u32* ring, const u32* in, u32 n_words) 
   b.w = position >> 5;
   b.used = position & 31;
   b.filled = b.w & ~3u;
-  b.is_ahead = false;
+  b.n_ahead = 0;
   while (b.filled < b.w + 3) fill(b, ring, in, n_words);
   b.high = ring[b.w & (RING_WORDS - 1)];
   b.low = ring[(b.w + 1) & (RING_WORDS - 1)];
@@ -188,11 +220,11 @@ DEVICE u32 position_of(const Bits& b) { return (b.w - 3) * 32 + b.used; }
 // The next 32 bits.
 DEVICE u32 window(const Bits& b) { return __funnelshift_l(b.low, b.high, b.used); }
 
-// Takes up to 31 bits.
+// Takes up to 31 bits: as many as the low six bits of `n` say, the two above being 0.
 DEVICE void take(Bits& b, u32 n, u32* ring, const u32* in, u32 n_words) {
-  b.used += n;
-  if (b.used < 32) return;
-  b.used -= 32;
+  u32 used = b.used + n;
+  b.used = used & 31;
+  if (!(used & 32)) return;
   if (b.w >= b.filled) fill(b, ring, in, n_words);
   b.high = b.low;
   b.low = b.next;
@@ -200,22 +232,22 @@ DEVICE void take(Bits& b, u32 n, u32* ring, const u32* in, u32 n_words) {
   b.w++;
 }
 
-// The entry of the next code; `none` where there is no such code.
-DEVICE u32 entry_of(const DecodeArgs& a, const DecodeSlot& slot, const u32* lut, u32 bits, u32 none, bool& bad) {
+// The entry of the next code; `none` where there is no such code. `slot` is a `DecodeSlot`.
+DEVICE u32 entry_of(const DecodeArgs& a, const uint4& slot, const u32* lut, u32 bits, u32 none, bool& bad) {
   u32 entry = lut[bits >> (32 - LUT_BITS)];
   if (entry) return entry;
-  u32 code = (bits >> 16) - slot.base;
-  entry = code < slot.n_long ? at_piece<u32>(a.scratch, slot.table)[LUT_SIZE + code] : 0;
+  u32 code = (bits >> 16) - slot.y;
+  entry = code < slot.z ? load<u32>(at_piece<u32>(a.scratch, slot.x) + LUT_SIZE + code) : 0;
   if (entry) return entry;
   bad = true;
   return none;
 }
 
-// The value behind the code (T.81, figure F.12: one whose first bit is 0 is negative).
+// The value behind the code (T.81, figure F.12: one whose first bit is 0 is negative). Shifts look at five bits,
+// and those are where the entry has the lengths.
 DEVICE int value_of(u32 bits, u32 entry) {
-  u32 length = entry >> 8 & 31, size = entry >> 16 & 31;
-  u32 value = bits << length, negative = (u32)((int)~value >> 31);
-  return (int)(shr(value, 32 - size) - shr(negative, 32 - size));
+  u32 value = __funnelshift_l(0, bits, entry >> 8), negative = (u32)((int)~value >> 31);
+  return (int)(__funnelshift_l(value, negative, entry >> 16) - negative);
 }
 
 // A lane a segment; a warp keeps step block by block. Coefficients leave densely, in zigzag order,
@@ -224,13 +256,28 @@ KERNEL(LANE_TILE, decode_jpeg_entropy, DecodeArgs a) {
   DYNAMIC_SHARED(u32, luts);
   SHARED(uint4, blocks, LANE_TILE * BLOCK_STRIDE);
   SHARED(uint4, rings, LANE_TILE * RING_STRIDE);
+  SHARED(uint4, slots, MAX_SLOTS);
+  SHARED(uint4, places, MAX_MCU_BLOCKS);
+  SHARED(u32, kinds, MAX_MCU_BLOCKS);
   u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   const DecodeLanes l = nth<DecodeLanes>(a.input, a.lanes, blockIdx.x);
   const DecodeScan& s = nth<DecodeScan>(a.input, a.scans, l.scan);
   const DecodeCrop& c = nth<DecodeCrop>(a.input, a.crops, s.crop);
   for (u32 i = 0; i < BLOCK_STRIDE; i++) blocks[warp * 32 * BLOCK_STRIDE + lane + 32 * i] = make_uint4(0, 0, 0, 0);
-  for (u32 i = threadIdx.x; i < s.n_slots * LUT_SIZE; i += blockDim.x) {
-    luts[i] = at_piece<u32>(a.scratch, s.slots[i >> LUT_BITS].table)[i & (LUT_SIZE - 1)];
+  enum { LUT_PIECES = LUT_SIZE / 4 };
+  for (u32 i = threadIdx.x; i < s.n_slots * LUT_PIECES; i += blockDim.x) {
+    const uint4* table = at_piece<uint4>(a.scratch, s.slots[i / LUT_PIECES].table);
+    ((uint4*)luts)[i] = load<uint4>(table + i % LUT_PIECES);
+  }
+  // What is asked for with every block, or code, at hand.
+  if (threadIdx.x < s.n_slots) slots[threadIdx.x] = load<uint4>(s.slots + threadIdx.x);
+  if (threadIdx.x < s.n_blocks) {
+    u32 kind = s.blocks[threadIdx.x];
+    const DecodeComponent& q = c.components[kind & 15];
+    kinds[threadIdx.x] = kind;
+    // Pieces: of the first of them, from row to row of MCUs, and from MCU to MCU.
+    u32 first = q.blocks + ((kind >> 8 & 15) * q.blocks_x + (kind >> 4 & 15)) * 8;
+    places[threadIdx.x] = make_uint4(first, q.down * q.blocks_x * 8, q.across * 8, 0);
   }
   __syncthreads();
   u32 nth_segment = l.tile * LANE_TILE + threadIdx.x, n_segments = s.segments * s.rows;
@@ -253,44 +300,43 @@ KERNEL(LANE_TILE, decode_jpeg_entropy, DecodeArgs a) {
   int dc[3] = {dc_of_point(point, 0), dc_of_point(point, 1), dc_of_point(point, 2)};
   bool bad = false;
   u32 until = s.restart_interval ? s.restart_interval - (y * c.mcus_across + x) % s.restart_interval : 0;
-  for (u32 m = 0; m < s.step; m++) {
+  const u32 n_blocks = s.n_blocks, step = s.step, n_words = s.n_words, interval = s.restart_interval, mcu_x = s.mcu_x;
+  for (u32 m = 0; m < step; m++) {
     bool on = m < n_mcus;
     if (!__ballot_sync(~0u, on)) break;
-    if (s.restart_interval && on) {
+    if (interval && on) {
       if (until == 0) {
-        until = s.restart_interval;
-        take(bits, (0u - bits.used) & 7, ring, in, s.n_words);
+        until = interval;
+        take(bits, (0u - bits.used) & 7, ring, in, n_words);
         dc[0] = dc[1] = dc[2] = 0;
       }
       until--;
     }
-    for (u32 b = 0; b < s.n_blocks; b++) {
-      u32 kind = s.blocks[b], k = kind & 15, dc_slot = kind >> 12 & 15, ac_slot = kind >> 16 & 15, place = kind >> 20;
+    for (u32 b = 0; b < n_blocks; b++) {
+      u32 kind = kinds[b], dc_slot = kind >> 12 & 15, ac_slot = kind >> 16 & 15, place = kind >> 20;
       u32 at = 64;
       if (on) {
-        top_up(bits, ring, in, s.n_words);
-        u32 next = window(bits), entry = entry_of(a, s.slots[dc_slot], luts + (dc_slot << LUT_BITS), next, 16, bad);
+        top_up(bits, ring, in, n_words);
+        u32 next = window(bits), entry = entry_of(a, slots[dc_slot], luts + (dc_slot << LUT_BITS), next, 16, bad);
         int v = (place == 0 ? dc[0] : place == 1 ? dc[1] : dc[2]) + value_of(next, entry);
         if (place == 0) dc[0] = v;
         else if (place == 1) dc[1] = v;
         else dc[2] = v;
         block[0] = (i16)v;
-        take(bits, entry & 63, ring, in, s.n_words);
+        take(bits, entry, ring, in, n_words);
         at = 1;
       }
+      const u32* lut = luts + (ac_slot << LUT_BITS);
       while (at < 64) {
-        u32 next = window(bits), entry = entry_of(a, s.slots[ac_slot], luts + (ac_slot << LUT_BITS), next, 16 | 96u << 24, bad);
+        u32 next = window(bits), entry = entry_of(a, slots[ac_slot], lut, next, 16 | 96u << 24, bad);
         at += entry >> 24;
         if ((entry & 0x1f0000) && at <= 64) block[at - 1] = (i16)value_of(next, entry);
-        take(bits, entry & 63, ring, in, s.n_words);
+        take(bits, entry, ring, in, n_words);
       }
       // A run led out of the block.
       bad |= on && at > 64 && at < 96;
-      const DecodeComponent& q = c.components[k];
-      u32 bx = kind >> 4 & 15, by = kind >> 8 & 15, to = ~0u;
-      if (on && x + m >= s.mcu_x) {
-        to = q.blocks + ((row * q.down + by) * q.blocks_x + (x + m - s.mcu_x) * q.across + bx) * 8;
-      }
+      u32 to = ~0u;
+      if (on && x + m >= mcu_x) to = places[b].x + row * places[b].y + (x + m - mcu_x) * places[b].z;
       __syncwarp();
 #pragma unroll
       for (u32 i = 0; i < 8; i++) {
@@ -307,8 +353,8 @@ KERNEL(LANE_TILE, decode_jpeg_entropy, DecodeArgs a) {
     // scan's end.
     bool is_end = y + 1 == c.mcus_down && row_end == c.mcus_across;
     u64 to = points[1];
-    if (s.restart_interval && until == 0 && !is_end) {
-      take(bits, (0u - bits.used) & 7, ring, in, s.n_words);
+    if (interval && until == 0 && !is_end) {
+      take(bits, (0u - bits.used) & 7, ring, in, n_words);
       dc[0] = dc[1] = dc[2] = 0;
     }
     bad |= position_of(bits) != positions[1];
@@ -334,7 +380,7 @@ KERNEL(BLOCK_TILE, decode_jpeg_blocks, DecodeArgs a) {
   u32 v[32];
 #pragma unroll
   for (int i = 0; i < 8; i++) {
-    uint4 piece = from[i];
+    uint4 piece = load<uint4>(from + i);
     v[4 * i] = piece.x;
     v[4 * i + 1] = piece.y;
     v[4 * i + 2] = piece.z;

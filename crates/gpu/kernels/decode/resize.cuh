@@ -121,24 +121,85 @@ DEVICE u32 pixel(const DecodeCrop& c, u32 a, u32 b, u32 r) {
   return c.ycc ? coloured((int)a, (int)b, (int)r) : a | b << 8 | r << 16;
 }
 
-// ---- exact numerics
-
-DEVICE u32 rounded_byte(int sum) {
-  int v = sum >> EACH_BITS;
-  return (u32)(v < 0 ? 0 : v > 255 ? 255 : v);
+// Four pixels of four bytes of each component.
+DEVICE uint4 four_pixels(bool ycc, u32 a, u32 b, u32 r) {
+  u32 out[4];
+  if (ycc) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) out[i] = coloured((int)byte_of(a, i), (int)byte_of(b, i), (int)byte_of(r, i));
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; i++) out[i] = byte_of(a, i) | byte_of(b, i) << 8 | byte_of(r, i) << 16;
+  }
+  return make_uint4(out[0], out[1], out[2], out[3]);
 }
+
+// ---- exact numerics
 
 // Four rows of an output column: three words, of four bytes each.
 DEVICE void put_four(u32* to, u32 width, const int sums[4][3]) {
 #pragma unroll
   for (int k = 0; k < 3; k++) {
-    to[k * width] = rounded_byte(sums[0][k]) | rounded_byte(sums[1][k]) << 8 | rounded_byte(sums[2][k]) << 16 | rounded_byte(sums[3][k]) << 24;
+    u32 upper = pack_u8(sums[3][k] >> EACH_BITS, sums[2][k] >> EACH_BITS, 0);
+    to[k * width] = pack_u8(sums[1][k] >> EACH_BITS, sums[0][k] >> EACH_BITS, upper);
   }
 }
 
 DEVICE void begin_sums(int sums[4][3]) {
 #pragma unroll
   for (int i = 0; i < 4; i++) sums[i][0] = sums[i][1] = sums[i][2] = 1 << (EACH_BITS - 1);
+}
+
+// A tile in shared memory: its pixels, and what comes of them.
+struct Tile {
+  u32 rows, staged;   // rows of pixels, and pixels from row to row
+  u32 width;          // outputs
+};
+
+// Along the rows of a tile: one output column, from pixel `from` on, of `n` taps. Where there are at most `N`, all are taken
+// straight, those that there are not with a weight of 0; pixels behind the tile's may be looked at.
+template <u32 N, class Pixels>
+DEVICE void along_rows(const Tile& t, const Pixels& pixels, u32 from, u32 n, const u32* weights, u32* to) {
+  int w[N];
+#pragma unroll
+  for (u32 k = 0; k < N; k++) w[k] = k < n ? (int)load<u32>(weights + k * t.width) : 0;
+#pragma unroll 1
+  for (u32 row = 0; row < t.rows; row += 4, from += 4 * t.staged, to += 3 * t.width) {
+    int sums[4][3];
+    begin_sums(sums);
+#pragma unroll
+    for (u32 k = 0; k < N; k++) {
+#pragma unroll
+      for (u32 i = 0; i < 4; i++) {
+        // Tiles have whole fours of rows; those behind the last weigh nothing.
+        u32 p = pixels[from + i * t.staged + k];
+        sums[i][0] += (int)(p & 255) * w[k];
+        sums[i][1] += (int)(p >> 8 & 255) * w[k];
+        sums[i][2] += (int)(p >> 16 & 255) * w[k];
+      }
+    }
+    put_four(to, t.width, sums);
+  }
+}
+
+// The same of any number of taps.
+template <class Pixels>
+DEVICE void along_long_rows(const Tile& t, const Pixels& pixels, u32 from, u32 n, const u32* weights, u32* to) {
+  for (u32 row = 0; row < t.rows; row += 4, from += 4 * t.staged, to += 3 * t.width) {
+    int sums[4][3];
+    begin_sums(sums);
+    for (u32 k = 0; k < n; k++) {
+      int w = (int)load<u32>(weights + k * t.width);
+#pragma unroll
+      for (u32 i = 0; i < 4; i++) {
+        u32 p = pixels[from + i * t.staged + k];
+        sums[i][0] += (int)(p & 255) * w;
+        sums[i][1] += (int)(p >> 8 & 255) * w;
+        sums[i][2] += (int)(p >> 16 & 255) * w;
+      }
+    }
+    put_four(to, t.width, sums);
+  }
 }
 
 // A tile of pixel rows, whole in shared memory.
@@ -150,42 +211,46 @@ KERNEL_CAPPED(48, decode_rows_exact, DecodeArgs a) {
   u32 rows = c.rows - r0 < c.tile_rows ? c.rows - r0 : c.tile_rows, staged = c.staged_columns, eights = staged >> 3;
   // A quotient by `eights` as a product: exact below 2^25 / eights, and tiles have fewer pixels.
   u32 inverse = ((1u << 25) + eights - 1) / eights;
+  bool ycc = c.ycc != 0, has_colour = c.n_components != 1;
   for (u32 i = threadIdx.x; i < rows * eights; i += blockDim.x) {
     u32 row = i * inverse >> 25, x = c.staged_left + (i - row * eights) * 8, y = c.top + r0 + row;
     uint2 p = eight_samples(a, m, y, x), q = p, r = p;
-    if (c.n_components != 1) {
+    if (has_colour) {
       q = eight_samples(a, c.components[1], y, x);
       r = eight_samples(a, c.components[2], y, x);
     }
-    u32 to = row * staged + (x - c.staged_left);
-#pragma unroll
-    for (int j = 0; j < 4; j++) pixels[to + j] = pixel(c, byte_of(p.x, j), byte_of(q.x, j), byte_of(r.x, j));
-#pragma unroll
-    for (int j = 0; j < 4; j++) pixels[to + 4 + j] = pixel(c, byte_of(p.y, j), byte_of(q.y, j), byte_of(r.y, j));
+    // Whole pieces: words one by one would ask the same banks again and again.
+    uint4* to = (uint4*)(pixels + row * staged + (x - c.staged_left));
+#pragma unroll 1
+    for (int half = 0; half < 2; half++) {
+      to[half] = four_pixels(ycc, p.x, q.x, r.x);
+      p.x = p.y;
+      q.x = q.y;
+      r.x = r.y;
+    }
   }
   __syncthreads();
   const DecodeAxis& axis = nth<DecodeAxis>(a.input, a.axes, m.axis_x);
-  for (u32 o = threadIdx.x; o < a.width; o += blockDim.x) {
-    u32 span = at_piece<u32>(a.scratch, axis.spans)[o], n = span >> 16;
-    u32 from = (span & 0xffff) + c.left - c.staged_left;
+  const Tile tile = {rows, staged, a.width};
+  for (u32 first = 0; first < a.width; first += blockDim.x) {
+    u32 o = first + threadIdx.x;
+    bool here = o < a.width;
+    u32 span = here ? load<u32>(at_piece<u32>(a.scratch, axis.spans) + o) : 0, n = span >> 16;
+    // As many as the warp's longest filter, so that its lanes go together.
+    bool over[6];
+#pragma unroll
+    for (u32 i = 0; i < 6; i++) over[i] = __ballot_sync(~0u, n > i + 2) != 0;
+    if (!here) continue;
+    u32 from = n ? (span & 0xffff) + c.left - c.staged_left : 0;
     const u32* weights = at_piece<u32>(a.scratch, axis.weights) + o;
     u32* to = at_piece<u32>(a.scratch, m.narrow) + (u64)(r0 >> 2) * 3 * a.width + o;
-    for (u32 row = 0; row < rows; row += 4, from += 4 * staged, to += 3 * a.width) {
-      int sums[4][3];
-      begin_sums(sums);
-      for (u32 t = 0; t < n; t++) {
-        int w = (int)weights[t * a.width];
-#pragma unroll
-        for (u32 i = 0; i < 4; i++) {
-          // Tiles have whole fours of rows; those behind the last weigh nothing.
-          u32 p = pixels[from + i * staged + t];
-          sums[i][0] += (int)(p & 255) * w;
-          sums[i][1] += (int)(p >> 8 & 255) * w;
-          sums[i][2] += (int)(p >> 16 & 255) * w;
-        }
-      }
-      put_four(to, a.width, sums);
-    }
+    if (!over[0]) along_rows<2>(tile, pixels, from, n, weights, to);
+    else if (!over[1]) along_rows<3>(tile, pixels, from, n, weights, to);
+    else if (!over[2]) along_rows<4>(tile, pixels, from, n, weights, to);
+    else if (!over[3]) along_rows<5>(tile, pixels, from, n, weights, to);
+    else if (!over[4]) along_rows<6>(tile, pixels, from, n, weights, to);
+    else if (!over[5]) along_rows<7>(tile, pixels, from, n, weights, to);
+    else along_long_rows(tile, pixels, from, n, weights, to);
   }
 }
 
@@ -237,37 +302,71 @@ DEVICE void put_pixel(const DecodeArgs& a, u32 row, u32 y, u32 o, u32 rgb) {
   if (l < 3 && o < a.width) ((u32*)to)[(o >> 2) * 3 + l] = word;
 }
 
+// One pixel of three components, by byte of the weights; the high one has the sign.
+struct ColumnSums {
+  u32 low[3] = {0, 0, 0}, middle[3] = {0, 0, 0};
+  int high[3] = {0, 0, 0};
+
+  // Four rows of a column.
+  DEVICE_MEMBER void add(const u32* from, u32 width, const uint4& w) {
+#pragma unroll
+    for (int k = 0; k < 3; k++) {
+      u32 four = load<u32>(from + k * width);
+      low[k] = __dp4a(four, w.x, low[k]);
+      middle[k] = __dp4a(four, w.y, middle[k]);
+      high[k] = dot_signed(four, w.z, high[k]);
+    }
+  }
+
+  DEVICE_MEMBER u32 pixel() const {
+    int v[3];
+#pragma unroll
+    for (int k = 0; k < 3; k++) {
+      v[k] = (int)(low[k] + (middle[k] << 8) + ((u32)high[k] << 16) + (1u << (EACH_BITS - 1))) >> EACH_BITS;
+    }
+    return pack_u8(v[1], v[0], pack_u8(0, v[2], 0));
+  }
+};
+
 KERNEL(256, decode_columns_exact, DecodeArgs a) {
   const DecodeCrop& c = nth<DecodeCrop>(a.input, a.crops, blockIdx.z);
   const DecodeComponent& m = c.components[0];
   const DecodeAxis& axis = nth<DecodeAxis>(a.input, a.axes, m.axis_y);
+  const u32* spans = at_piece<u32>(a.scratch, axis.spans);
+  const uint4* all_weights = at_piece<uint4>(a.scratch, axis.weights);
+  u32 taps = axis.taps, row = c.row;
   u32 o = blockIdx.x * blockDim.x + threadIdx.x, y0 = blockIdx.y * COLUMN_ROWS;
   // Lanes behind the last column go along, for the sake of those that need their neighbour.
   const u32* narrow = at_piece<u32>(a.scratch, m.narrow) + (o < a.width ? o : 0);
-  for (u32 y = y0; y < y0 + COLUMN_ROWS && y < a.height; y++) {
-    u32 span = at_piece<u32>(a.scratch, axis.spans)[y], n = span >> 16;
-    const u32* from = narrow + (u64)(span & 0xffff) * 3 * a.width;
-    const uint4* weights = at_piece<uint4>(a.scratch, axis.weights) + y * axis.taps;
-    // By byte of the weights; the high one has the sign.
-    u32 low[3] = {0, 0, 0}, middle[3] = {0, 0, 0};
-    int high[3] = {0, 0, 0};
-    for (u32 q = 0; q < n; q++, from += 3 * a.width) {
-      uint4 w = weights[q];
+  u32 end = y0 + COLUMN_ROWS < a.height ? y0 + COLUMN_ROWS : a.height, down = 3 * a.width;
+  for (u32 y = y0; y < end; y += 2) {
+    // Two rows at a time, all that most of them need being asked for at once.
+    u32 n[2];
+    const u32* from[2];
+    const uint4* weights[2];
+    ColumnSums sums[2];
 #pragma unroll
-      for (int k = 0; k < 3; k++) {
-        u32 four = from[k * a.width];
-        low[k] = __dp4a(four, w.x, low[k]);
-        middle[k] = __dp4a(four, w.y, middle[k]);
-        high[k] = dot_signed(four, w.z, high[k]);
+    for (u32 j = 0; j < 2; j++) {
+      u32 nth = y + j < end ? y + j : y, span = load<u32>(spans + nth);
+      n[j] = span >> 16;
+      from[j] = n[j] ? narrow + (u64)(span & 0xffff) * down : narrow;
+      weights[j] = all_weights + nth * taps;
+    }
+#pragma unroll
+    for (u32 j = 0; j < 2; j++) {
+#pragma unroll
+      for (u32 q = 0; q < 2; q++) {
+        // The first four again, with no weight, where there is no second.
+        u32 place = q < n[j] ? q : 0;
+        uint4 w = q < n[j] ? load<uint4>(weights[j] + q) : make_uint4(0, 0, 0, 0);
+        sums[j].add(from[j] + place * down, a.width, w);
       }
     }
-    u32 rgb = 0;
 #pragma unroll
-    for (int k = 0; k < 3; k++) {
-      u32 sum = low[k] + (middle[k] << 8) + ((u32)high[k] << 16) + (1u << (EACH_BITS - 1));
-      rgb |= rounded_byte((int)sum) << 8 * k;
+    for (u32 j = 0; j < 2; j++) {
+      for (u32 q = 2; q < n[j]; q++) sums[j].add(from[j] + q * down, a.width, load<uint4>(weights[j] + q));
+      if (y + j < end) put_pixel(a, row, y + j, o, sums[j].pixel());
     }
-    put_pixel(a, c.row, y, o, rgb);
   }
 }
 
@@ -290,7 +389,7 @@ KERNEL(256, decode_rows_planar, DecodeArgs a) {
   const DecodeAxis& axis = nth<DecodeAxis>(a.input, a.axes, m.axis_x);
   const u8* bytes = (const u8*)staged;
   for (u32 o = threadIdx.x; o < a.width; o += blockDim.x) {
-    u32 span = at_piece<u32>(a.scratch, axis.spans)[o], n = span >> 16;
+    u32 span = load<u32>(at_piece<u32>(a.scratch, axis.spans) + o), n = span >> 16;
     const u8* from = bytes + (span & 0xffff) + left - from_x;
     const u32* weights = at_piece<u32>(a.scratch, axis.weights) + o;
     uint2* to = at_piece<uint2>(a.scratch, m.narrow) + (u64)(r0 >> 2) * a.width + o;
@@ -298,7 +397,7 @@ KERNEL(256, decode_rows_planar, DecodeArgs a) {
       const int HALF = 1 << (RUNNING_BITS - FINE_BITS - 1);
       int sums[4] = {HALF, HALF, HALF, HALF};
       for (u32 t = 0; t < n; t++) {
-        int w = (int)weights[t * a.width];
+        int w = (int)load<u32>(weights + t * a.width);
 #pragma unroll
         for (u32 i = 0; i < 4; i++) sums[i] += (int)from[i * 4 * words + t] * w;
       }
@@ -312,13 +411,13 @@ KERNEL(256, decode_rows_planar, DecodeArgs a) {
 // One plane down a column, in sixty-fourths.
 DEVICE int down_column(const DecodeArgs& a, const DecodeCrop& c, const DecodeComponent& m, u32 y, u32 o) {
   const DecodeAxis& axis = nth<DecodeAxis>(a.input, a.axes, m.axis_y);
-  u32 span = at_piece<u32>(a.scratch, axis.spans)[y], n = span >> 16;
+  u32 span = load<u32>(at_piece<u32>(a.scratch, axis.spans) + y), n = span >> 16;
   const uint2* from = at_piece<uint2>(a.scratch, m.narrow) + (u64)(span & 0xffff) * a.width + o;
   const int4* weights = at_piece<int4>(a.scratch, axis.weights) + y * axis.taps;
   int sum = 1 << (RUNNING_BITS - 1);
   for (u32 q = 0; q < n; q++, from += a.width) {
-    uint2 p = *from;
-    int4 w = weights[q];
+    uint2 p = load<uint2>(from);
+    int4 w = load<int4>(weights + q);
     sum += sext16((int)p.x) * w.x + ((int)p.x >> 16) * w.y + sext16((int)p.y) * w.z + ((int)p.y >> 16) * w.w;
   }
   int v = sum >> RUNNING_BITS, most = 255 << FINE_BITS;

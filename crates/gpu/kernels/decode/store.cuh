@@ -134,6 +134,7 @@ KERNEL(128, decode_store_front, DecodeArgs a) {
   const u32* ends = (const u32*)(a.input + a.ends) + f.ends;
   u32 base = ends[0] & ~15u, n_pieces = (ends[f.n] - base + 15) >> 4;
   const uint4* from = (const uint4*)(a.input + base);
+#pragma unroll 4
   for (u32 i = threadIdx.x; i < n_pieces; i += 128) ((uint4*)staged)[i] = __ldg(from + i);
   __syncthreads();
   look_through<true>(a, f, staged, base, secret);

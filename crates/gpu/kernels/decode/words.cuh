@@ -82,7 +82,7 @@ struct DecodeArgs {
   // Bytes in `input`:
   u32 crops, axes, fronts, walks, ends, block_tiles, row_tiles, wide_tiles;
   u32 coefficient_tiles, scans, tables, scan_rows, lanes, checks, points;
-  u32 n_scan_rows, n_checks, unused;
+  u32 n_scan_rows, n_checks, n_tables;
 };
 
 // What a crop's status says. The host makes what is not 0.
