@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bothends_core::ids::SampleId;
 use bothends_core::order::{OrderConfig, Repeats};
@@ -23,6 +23,11 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// The same while a GPU still uses returned memory, which may be what the wait needs.
 const SHORT_LOOK: Duration = Duration::from_millis(1);
+
+/// How long closing waits for a GPU to be done with what it was given, and how often it asks. What
+/// takes longer is returned when another loader of the process looks, or by the end of the process.
+const RETURN_LIMIT: Duration = Duration::from_secs(1);
+const RETURN_PAUSE: Duration = Duration::from_millis(2);
 
 /// A loader, as `bothends.Loader` uses it. It is safe to use from many threads: one at a time
 /// proceeds, and the others wait without the GIL.
@@ -159,7 +164,14 @@ impl NativeLoader {
     /// Ends the current epoch, its threads and devices, and waits for them. Tensors stay valid.
     fn close(&self, py: Python<'_>) {
         if self.form.home.is_here() {
-            py.detach(|| drop(self.loader().take()));
+            py.detach(|| {
+                drop(self.loader().take());
+                // Nobody else looks afterwards whether a GPU is done with memory that was returned.
+                let end = Instant::now() + RETURN_LIMIT;
+                while self.form.sweep() && Instant::now() < end {
+                    std::thread::sleep(RETURN_PAUSE);
+                }
+            });
             let registration = self.registration.lock();
             drop(registration.unwrap_or_else(PoisonError::into_inner).take());
         }

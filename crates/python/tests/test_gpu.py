@@ -1,8 +1,8 @@
 """Batches that end in a GPU's memory, and in page-locked memory: over a stub of NVIDIA's driver.
 
 Everything between a loader and the driver's calls is the real thing: loading the library, calls,
-streams and events by their handles, capsules. None of it has been run on a real GPU, except for tests that
-need PyTorch with CUDA, which are skipped elsewhere.
+streams and events by their handles, capsules. Tests that need PyTorch with CUDA are skipped where there is none;
+`scripts/check-gpu` does more on a GPU.
 """
 
 from __future__ import annotations
@@ -235,6 +235,24 @@ batches.close()
 """
     said = gpu_stub.run(stub, code, small)
     assert said.startswith(("1 ", "2 ", "3 ")), said
+
+
+@pytest.mark.parametrize("options", [{"device": "cuda"}, {"pin_memory": True}], ids=["device", "pinned"])
+def test_a_closed_loader_keeps_no_memory(
+    stub: Path, small: Path, options: dict[str, Any]
+) -> None:
+    """Page-locked memory would slow down every fork of the process, and the GPU's is needed."""
+    code = """
+batches = loader(Path(sys.argv[2]), framework="dlpack", **eval(sys.argv[3]))
+for batch in batches.batches():
+    pass
+MEMORY, REGISTERED = 0, 1
+assert cuda.stub_alive(MEMORY) + cuda.stub_alive(REGISTERED) > 0
+del batch
+batches.close()
+assert (cuda.stub_alive(MEMORY), cuda.stub_alive(REGISTERED)) == (0, 0)
+"""
+    gpu_stub.run(stub, code, small, options)
 
 
 def test_tensors_outlive_their_loader(stub: Path, small: Path) -> None:
