@@ -1,23 +1,30 @@
 #!/usr/bin/env python3
 """How fast networks train when they are fed in different ways: for `scripts/check-gpu`.
 
-    train.py --data FOLDER --store STORE [--ordinal N] [--quick]
+    train.py --data FOLDER --store STORE [--ordinal N] [--quick] [--depth 18|50]... [--only TEXT]...
 
 ResNet-50 and ResNet-18 in bf16 (autocast, channels_last, eager), batches of 256 photographs at 224,
 normalised on the GPU where they come as bytes. One JSON object a line: what was fed how, images a second, and its part of
 the rate of synthetic data, which lie in the GPU's memory all the time. What is fed:
 
 * bothends with `device="cuda"`, from files and from a store, as bytes and as f32;
+* bothends with `pin_memory=True`, whose batches the script copies itself;
 * the same from two workers with the GPU as a prong next to them (`csds=["cuda:N"]`);
-* PyTorch's own DataLoader, with a worker for each processor, Pillow and `pin_memory`.
+* PyTorch's own DataLoader, with a worker for each processor, Pillow and `pin_memory`;
+* torchvision with nvJPEG: files read by a DataLoader, decoded and cropped on the GPU.
 
 Needs PyTorch with CUDA and the package bothends. The networks are written out here, so that
-torchvision is not needed; with Pillow missing, PyTorch's DataLoader is skipped.
+torchvision is not needed; with Pillow or torchvision missing, what needs it is skipped.
+
+With `calls.so` (`scripts/gpu/calls.c`) preloaded, it also tells which calls of the driver the feed made in its steady state.
 """
 
 import argparse
+import ctypes
 import json
 import os
+import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -26,6 +33,10 @@ from torch import nn
 
 BATCH, SIDE = 256, 224
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+# In one: the workers of PyTorch's loader shall not begin again in the middle.
+EPOCHS = 800
+# For the steps of one feed, which are as many as of any other otherwise.
+LONGEST_S = 12
 # Of synthetic data's rate: fed to the GPU, and by two workers with the GPU as a prong.
 FED_BAR, PRONG_BAR = 0.99, 0.97
 
@@ -100,19 +111,57 @@ class Trainer:
         self.optimiser.zero_grad(set_to_none=True)
 
     def rate(self, batches, n_warm: int, n: int) -> float:
-        """Images a second of `n` steps behind those that warm up."""
-        began, steps = 0.0, 0
+        """Images a second of `n` steps behind those that warm up; of fewer where these take long."""
+        began, steps, n_pageable = 0.0, 0, 0
         for images, labels, *_ in batches:
             if steps == n_warm:
                 torch.cuda.synchronize(self.device)
+                Calls.begin()
                 began = time.perf_counter()
+            n_pageable += not (images.is_cuda or images.is_pinned())
             images = images.to(self.device, non_blocking=True)
             self.step(images, labels.to(self.device, non_blocking=True))
             steps += 1
-            if steps == n_warm + n:
+            is_long = steps > n_warm and time.perf_counter() - began > LONGEST_S
+            if steps == n_warm + n or is_long:
                 break
         torch.cuda.synchronize(self.device)
+        if n_pageable:
+            print(f"{n_pageable} of {steps} batches were neither on the GPU nor page-locked", file=sys.stderr)
         return BATCH * (steps - n_warm) / (time.perf_counter() - began)
+
+
+class Calls:
+    """The calls of NVIDIA's driver that bothends makes, where they are counted."""
+
+    counting = ctypes.CDLL(None)
+    can_count = hasattr(counting, "calls_begin")
+
+    @classmethod
+    def begin(cls) -> None:
+        if cls.can_count:
+            cls.counting.calls_begin()
+
+    @classmethod
+    def tell(cls, what: str) -> None:
+        """No call that waits for the device or allocates, and no copy that takes its caller's time."""
+        if not cls.can_count:
+            print(json.dumps({"check": f"{what}: calls", "skipped": "they are not counted"}), flush=True)
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "calls"
+            cls.counting.calls_write(str(path).encode())
+            seen = {line["call"]: line for line in map(json.loads, path.read_text().splitlines())}
+        rare = [call for call in seen if any(word in call for word in ("Synchronize", "Alloc", "Free", "Host"))]
+        found = {call: seen[call]["n"] for call in rare if seen[call]["n"]}
+        detail = f"{found or 'none'}; all: { {call: line['n'] for call, line in seen.items() if line['n']} }"
+        check = f"{what}: no call that waits or allocates"
+        print(
+            json.dumps({"check": check, "value": not found, "passed": not found, "detail": detail}),
+            flush=True,
+        )
+        copy = seen["cuMemcpyHtoDAsync_v2"]["longest_us"]
+        tell(f"{what}: longest call of a copy", copy, "µs", most=50)
 
 
 def synthetic(device: torch.device):
@@ -131,10 +180,8 @@ def ours(data: Path, ordinal: int, **more):
         "imagenet-train",
         batch_size=BATCH,
         repeat=40,
-        layout="nchw",
         last="drop",
-        device=f"cuda:{ordinal}",
-        **more,
+        **{"output": "u8", "layout": "nchw", "device": f"cuda:{ordinal}"} | more,
     )
     try:
         while True:
@@ -147,7 +194,7 @@ class Pictures(torch.utils.data.Dataset):
     """What torchvision's ImageFolder and transforms do, by Pillow alone."""
 
     def __init__(self, folder: Path) -> None:
-        self.paths = sorted(path for path in folder.rglob("*") if path.is_file()) * 40
+        self.paths = sorted(path for path in folder.rglob("*") if path.is_file()) * EPOCHS
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -179,27 +226,65 @@ def theirs(data: Path):
         yield from loader
 
 
+class Bytes(Pictures):
+    """The bytes of JPEG files: as bytes, since each tensor of a worker would take a file descriptor."""
+
+    def __getitem__(self, nth: int):
+        return self.paths[nth].read_bytes(), nth % 1000
+
+
+def pairs(samples):
+    return tuple(zip(*samples))
+
+
+def nvjpeg(data: Path, device: torch.device):
+    """What torchvision's documentation shows: nvJPEG decodes whole files, and the GPU crops them."""
+    from torchvision.io import ImageReadMode, decode_jpeg
+    from torchvision.transforms import v2
+
+    crop = v2.Compose([v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip()])
+    n_workers = os.cpu_count() or 1
+    loader = torch.utils.data.DataLoader(
+        Bytes(data), BATCH, shuffle=True, num_workers=n_workers, drop_last=True, collate_fn=pairs
+    )
+    while True:
+        for files, labels in loader:
+            files = [torch.frombuffer(bytearray(file), dtype=torch.uint8) for file in files]
+            images = decode_jpeg(files, mode=ImageReadMode.RGB, device=device)
+            yield torch.stack([crop(image) for image in images]), torch.tensor(labels)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--ordinal", type=int, default=0)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--depth", type=int, action="append", choices=[18, 50])
+    parser.add_argument("--only", action="append", default=[], help="feeds whose names have this in them")
     args = parser.parse_args()
     device = torch.device("cuda", args.ordinal)
     torch.cuda.set_device(device)
     torch.backends.cudnn.benchmark = True
+    pinned = {"device": None, "pin_memory": True}
     gpu = {"workers": 2, "csds": [f"cuda:{args.ordinal}"], "require_devices": True}
     feeds = [
         ("bothends from files, u8", lambda: ours(args.data, args.ordinal), FED_BAR),
         ("bothends from a store, u8", lambda: ours(args.store, args.ordinal), FED_BAR),
+        ("bothends from files, f32", lambda: ours(args.data, args.ordinal, output="f32"), FED_BAR),
         ("bothends from a store, f32", lambda: ours(args.store, args.ordinal, output="f32"), FED_BAR),
+        ("bothends from a store, u8, pin_memory", lambda: ours(args.store, args.ordinal, **pinned), None),
+        ("bothends from a store, f32, pin_memory", lambda: ours(args.store, args.ordinal, output="f32", **pinned), None),
         ("two workers from a store", lambda: ours(args.store, args.ordinal, workers=2), None),
         ("two workers and the GPU from a store", lambda: ours(args.store, args.ordinal, **gpu), PRONG_BAR),
         ("two workers and the GPU from files", lambda: ours(args.data, args.ordinal, **gpu), PRONG_BAR),
         ("PyTorch's DataLoader", lambda: theirs(args.data), None),
+        ("torchvision with nvJPEG", lambda: nvjpeg(args.data, device), None),
     ]
-    for depth, n_steps in [(50, 120), (18, 300)]:
+    feeds = [feed for feed in feeds if not args.only or any(text in feed[0] for text in args.only)]
+    for depth, n_steps in [(50, 120), (18, 240)]:
+        if args.depth and depth not in args.depth:
+            continue
         n_warm, n = (5, 10) if args.quick else (30, n_steps)
         trainer = Trainer(depth, device)
         name = f"ResNet-{depth}"
@@ -212,18 +297,25 @@ def main() -> None:
             batches = feed()
             try:
                 rate = trainer.rate(batches, n_warm, n)
-            except ImportError as missing:
+            except (ImportError, RuntimeError) as missing:
                 print(json.dumps({"check": f"{name}: {what}", "skipped": str(missing)}), flush=True)
                 continue
             finally:
                 batches.close()
             tell(f"{name}: {what}", rate, "images/s")
             tell(f"{name}: {what} ÷ synthetic data", rate / best, "", bar)
+            if depth == 50 and "bothends" in what and "pin_memory" not in what:
+                Calls.tell(what)
 
 
-def tell(check: str, value: float, unit: str, bar: float | None = None) -> None:
-    passed = None if bar is None else value >= bar
-    said = None if bar is None else f"≥ {bar:g}"
+def tell(
+    check: str, value: float, unit: str, bar: float | None = None, most: float | None = None
+) -> None:
+    passed, said = None, None
+    if bar is not None:
+        passed, said = value >= bar, f"≥ {bar:g}"
+    elif most is not None:
+        passed, said = value <= most, f"≤ {most:g}"
     line = {"check": check, "value": value, "unit": unit, "bar": said, "passed": passed}
     print(json.dumps(line), flush=True)
 

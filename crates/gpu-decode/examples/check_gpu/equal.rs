@@ -10,7 +10,7 @@ use bothends_gpu::staging::DeviceFeed;
 use bothends_slots::RingConfig;
 
 use crate::device::Device;
-use crate::pictures::{Form, Pictures};
+use crate::pictures::{Crops, Form, Pictures};
 use crate::said::{Bar, Said};
 use crate::{Extent, Failed};
 
@@ -45,7 +45,7 @@ pub fn staging(device: &Device, extent: Extent, said: &mut Said) -> Result<(), F
     let mut feed = DeviceFeed::new(&device.gpu, config)?;
     let slow = [device.gpu.allocate(8 * bytes)?, device.gpu.allocate(8 * bytes)?];
     let mut seen = device.page_locked(ROUND * bytes)?;
-    let (mut n_wrong, mut longest) = (0_usize, Duration::ZERO);
+    let (mut n_wrong, mut calls) = (0_usize, Vec::with_capacity(n_batches));
     for round in 0..n_batches / ROUND {
         for (nth, to) in seen.chunks_mut(bytes).enumerate() {
             let mut host = loop {
@@ -58,7 +58,7 @@ pub fn staging(device: &Device, extent: Extent, said: &mut Said) -> Result<(), F
             stamp(round * ROUND + nth, &mut host);
             let began = Instant::now();
             let batch = feed.submit(host, bytes);
-            longest = longest.max(began.elapsed());
+            calls.push(began.elapsed());
             device.consume(&mut batch?, to, (&slow[0], &slow[1]))?;
         }
         device.settle()?;
@@ -71,10 +71,31 @@ pub fn staging(device: &Device, extent: Extent, said: &mut Said) -> Result<(), F
     let detail = format!("{n_wrong} of {n_batches} batches arrived with a wrong byte");
     let seen = if n_wrong == 0 { Ok(detail) } else { Err(detail) };
     said.right("stamped batches under a slow consumer", seen);
-    let microseconds = longest.as_secs_f64() * 1e6;
-    let most = Bar::AtMost(50.0);
-    said.figure("longest call that submits a batch", (microseconds, "µs"), most);
+    submitting(&mut calls, said);
     Ok(())
+}
+
+/// How long calls that submit a batch took. The longest alone says little: a thread may be taken off its processor in
+/// the middle of a call.
+fn submitting(calls: &mut [Duration], said: &mut Said) {
+    const MOST: Duration = Duration::from_micros(50);
+    let n_slow = calls.iter().filter(|took| **took > MOST).count();
+    let first = calls.first().map_or(0.0, |took| took.as_secs_f64() * 1e6);
+    calls.sort_unstable();
+    let at = |part: usize| {
+        let nth = (calls.len() * part / 1000).min(calls.len().saturating_sub(1));
+        calls.get(nth).map_or(0.0, |took| took.as_secs_f64() * 1e6)
+    };
+    let most = Bar::AtMost(50.0);
+    said.figure("median call that submits a batch", (at(500), "µs"), Bar::None);
+    said.figure(
+        "99.9 % of the calls that submit a batch take up to",
+        (at(999), "µs"),
+        most,
+    );
+    said.figure("longest call that submits a batch", (at(1000), "µs"), most);
+    said.figure("the first such call", (first, "µs"), Bar::None);
+    said.figure("calls of more than 50 µs", (n_slow as f64, "calls"), Bar::None);
 }
 
 /// A pattern that no other batch has at any place.
@@ -89,7 +110,7 @@ fn stamp(nth: usize, bytes: &mut [u8]) {
 /// Every picture, in both forms and numerics, in many boxes.
 pub fn kernels(
     device: &Device,
-    pictures: &Pictures,
+    (what, pictures): (&str, &Pictures),
     extent: Extent,
     said: &mut Said,
 ) -> Result<(), Failed> {
@@ -100,7 +121,7 @@ pub fn kernels(
     };
     for form in Form::ALL {
         for numerics in [Numerics::Exact, Numerics::Planar] {
-            eprintln!("samples of {} in {numerics:?} numerics", form.name());
+            eprintln!("samples of {what}, {} in {numerics:?} numerics", form.name());
             let (mut n, mut n_different, mut n_flagged) = (0, 0, 0);
             let all = pictures.len() * rounds;
             for first in (0..all).step_by(most) {
@@ -113,9 +134,10 @@ pub fn kernels(
                 let (samples, status) = device.decode(&mut lane, batch)?;
                 n += status.len();
                 n_flagged += status.iter().filter(|status| !status.is_made()).count();
-                n_different += pictures.n_different(&crops, &samples)?;
+                n_different += pictures.different(&crops, &samples)?.len();
             }
-            let check = format!("{} in {numerics:?} numerics is the host's", form.name());
+            let form = form.name();
+            let check = format!("{what}: {form} in {numerics:?} numerics is the host's");
             let detail =
                 format!("of {n} crops {n_different} differ and {n_flagged} are flagged");
             let is_right = n > 0 && n_different == 0 && n_flagged == 0;
@@ -124,4 +146,71 @@ pub fn kernels(
         }
     }
     Ok(())
+}
+
+/// Batches in which every crop's bytes are damaged: flagged, or the host's pixels all the same.
+pub fn damage(
+    device: &Device,
+    pictures: &Pictures,
+    extent: Extent,
+    said: &mut Said,
+) -> Result<(), Failed> {
+    let (rounds, most) = match extent {
+        Extent::Whole => (20, 512),
+        Extent::Quick => (2, 64),
+        Extent::Twin => (1, 8),
+    };
+    for form in Form::ALL {
+        eprintln!("damaged bytes of {}", form.name());
+        let mut crops = pictures.crops((form, Numerics::Exact), 0, most)?;
+        let whole = crops.upload.clone();
+        let mut random = Random(9);
+        let (mut n, mut n_flagged, mut n_wrong) = (0, 0, 0);
+        for round in 0..rounds {
+            crops.upload.copy_from_slice(&whole);
+            harm(&mut crops, round % 3, &mut random);
+            let memory = (&crops.upload[..], pictures.sample_bytes());
+            let mut lane = device.lane(&crops.batch, memory)?;
+            let (samples, status) = device.decode(&mut lane, &crops.batch)?;
+            n += status.len();
+            n_flagged += status.iter().filter(|status| !status.is_made()).count();
+            let different = pictures.different(&crops, &samples)?;
+            let is_made = |row: &usize| status[*row].is_made();
+            n_wrong += different.into_iter().filter(is_made).count();
+        }
+        let detail = format!(
+            "of {n} crops of damaged bytes {n_flagged} are flagged and {n_wrong} have wrong \
+             pixels without a flag"
+        );
+        let seen = if n_wrong == 0 { Ok(detail) } else { Err(detail) };
+        said.right(&format!("{}: damage is flagged", form.name().to_lowercase()), seen);
+    }
+    Ok(())
+}
+
+/// Changes bytes of every crop: one bit, four bytes, or all.
+fn harm(crops: &mut Crops, how: usize, random: &mut Random) {
+    for range in &crops.ranges {
+        let bytes = &mut crops.upload[range.clone()];
+        match how {
+            0 => bytes[random.below(bytes.len())] ^= 1 << random.below(8),
+            1 => (0..4).for_each(|_| bytes[random.below(bytes.len())] = random.byte()),
+            _ => bytes.iter_mut().for_each(|byte| *byte = random.byte()),
+        }
+    }
+}
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        let (factor, step) = (6_364_136_223_846_793_005, 1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(factor).wrapping_add(step);
+        usize::try_from(self.0 >> 33).unwrap_or(0) % n.max(1)
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.below(256).to_le_bytes()[0]
+    }
 }

@@ -1,8 +1,10 @@
 //! What a machine's GPU does with the kernels, the copies and the producer: right, and how fast.
 //!
 //! ```text
-//! check_gpu --data DIR [--store DIR] [--ordinal N] [--quick]   on a GPU
-//! check_gpu --data DIR --twin                                  what is right, on the kernels' CPU twin
+//! check_gpu --data DIR [--store DIR] [--odd DIR] [--ordinal N] [--quick]   on a GPU
+//! check_gpu --data DIR --rates [--ptx FILE]      how fast kernels are and nothing else, with other kernels than its own
+//! check_gpu --data DIR --rates N                 only the Nth rate of decoding (8: of the finish), for profilers
+//! check_gpu --data DIR --twin                    what is right, on the kernels' CPU twin
 //! ```
 //!
 //! `scripts/check-gpu` runs it with all else that is to be checked. It writes one JSON object a line to
@@ -31,11 +33,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bothends_gpu::GpuError;
 use bothends_gpu::driver::Driver;
 use bothends_gpu::driver::cuda::Cuda;
 use bothends_gpu::kernels::PTX;
 use bothends_gpu::twin::Twin;
+use bothends_io::Direct;
 
 use device::Device;
 use pictures::Pictures;
@@ -44,8 +46,8 @@ use said::Said;
 /// What goes wrong with a check that cannot be done.
 type Failed = Box<dyn std::error::Error>;
 
-const USAGE: &str =
-    "usage: check_gpu --data DIR [--store DIR] [--ordinal N] [--quick] [--twin]";
+const USAGE: &str = "usage: check_gpu --data DIR [--store DIR] [--odd DIR] [--ordinal N] \
+     [--quick] [--twin] [--rates [N]] [--ptx FILE]";
 
 /// How much is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,25 +64,37 @@ enum Extent {
 struct Args {
     data: PathBuf,
     store: Option<PathBuf>,
+    /// JPEGs of unusual sizes and kinds: only their samples are looked at.
+    odd: Option<PathBuf>,
     ordinal: u32,
     extent: Extent,
+    /// Whether rates of kernels are all that is measured; the only one of decoding, if not all.
+    rates: Option<Option<usize>>,
+    /// Kernels in place of its own.
+    ptx: Option<PathBuf>,
 }
 
 fn args() -> Option<Args> {
-    let (mut data, mut store, mut ordinal) = (None, None, 0);
-    let mut extent = Extent::Whole;
-    let mut words = std::env::args().skip(1);
+    let (mut data, mut store, mut odd, mut ordinal) = (None, None, None, 0);
+    let (mut extent, mut rates, mut ptx) = (Extent::Whole, None, None);
+    let mut words = std::env::args().skip(1).peekable();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--data" => data = words.next().map(PathBuf::from),
             "--store" => store = words.next().map(PathBuf::from),
+            "--odd" => odd = words.next().map(PathBuf::from),
             "--ordinal" => ordinal = words.next()?.parse().ok()?,
             "--quick" => extent = Extent::Quick,
+            "--rates" => {
+                let which = words.next_if(|word| !word.starts_with("--"));
+                rates = Some(which.map(|word| word.parse()).transpose().ok()?);
+            }
+            "--ptx" => ptx = Some(words.next()?.into()),
             "--twin" => extent = Extent::Twin,
             _ => return None,
         }
     }
-    Some(Args { data: data?, store, ordinal, extent })
+    Some(Args { data: data?, store, odd, ordinal, extent, rates, ptx })
 }
 
 fn main() -> ExitCode {
@@ -103,27 +117,46 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(said.is_anything_wrong()))
 }
 
-fn open(args: &Args) -> Result<Arc<dyn Driver>, GpuError> {
+fn open(args: &Args) -> Result<Arc<dyn Driver>, Failed> {
+    let ptx = args.ptx.as_ref().map(std::fs::read_to_string).transpose()?;
+    let ptx = ptx.as_deref().unwrap_or(PTX);
     Ok(match args.extent {
         Extent::Twin => Arc::new(Twin::compiled()?),
-        Extent::Whole | Extent::Quick => Arc::new(Cuda::open(args.ordinal, PTX)?),
+        Extent::Whole | Extent::Quick => Arc::new(Cuda::open(args.ordinal, ptx)?),
     })
 }
 
 fn check(args: &Args, driver: Arc<dyn Driver>, said: &mut Said) -> Result<(), Failed> {
     said.card(driver.card());
     let device = Device::new(driver)?;
+    if let Some(which) = args.rates {
+        let pictures = Pictures::read(&args.data, args.extent)?;
+        if which.is_none_or(|which| which >= rates::N_DECODING) {
+            rates::finish(&device, args.extent, said)?;
+        }
+        return rates::decoding(&device, (&pictures, which), args.extent, said);
+    }
     equal::driver(&device, said);
     equal::staging(&device, args.extent, said)?;
     let pictures = Pictures::read(&args.data, args.extent)?;
-    equal::kernels(&device, &pictures, args.extent, said)?;
+    equal::kernels(&device, ("the data", &pictures), args.extent, said)?;
+    if let Some(odd) = &args.odd {
+        let odd = Pictures::read(odd, args.extent)?;
+        equal::kernels(&device, ("odd files", &odd), args.extent, said)?;
+    }
+    equal::damage(&device, &pictures, args.extent, said)?;
     rates::copies(&device, args.extent, said)?;
     rates::finish(&device, args.extent, said)?;
-    rates::decoding(&device, &pictures, args.extent, said)?;
-    let folders = [("JPEG files", Some(&args.data)), ("store", args.store.as_ref())];
-    for (what, folder) in folders {
+    rates::decoding(&device, (&pictures, None), args.extent, said)?;
+    let store = args.store.as_ref();
+    let folders = [
+        ("JPEG files", Some(&args.data), Direct::Off),
+        ("store", store, Direct::Off),
+        ("store, past the page cache", store, Direct::Auto),
+    ];
+    for (what, folder, direct) in folders {
         if let Some(folder) = folder {
-            rates::prong(&device, (what, folder), args.extent, said)?;
+            rates::prong(&device, (what, folder, direct), args.extent, said)?;
         }
     }
     Ok(())

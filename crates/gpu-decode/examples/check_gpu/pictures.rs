@@ -3,6 +3,7 @@
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::ids::{EpochIdx, SampleId};
@@ -53,6 +54,10 @@ pub struct Crops {
     pub batch: Batch,
     /// Data and descriptions.
     pub upload: Vec<u8>,
+    /// Where each crop's bytes are in it.
+    pub ranges: Vec<Range<usize>>,
+    /// What describing them took, without reading or copying a byte of a picture.
+    pub describing: Duration,
     /// Which picture with which key, row by row.
     rows: Vec<(usize, SampleKey)>,
     numerics: Numerics,
@@ -109,6 +114,8 @@ impl Pictures {
         let mut crops = Crops {
             batch: Batch::new(self.size, numerics, LIMITS),
             upload: Vec::new(),
+            ranges: Vec::new(),
+            describing: Duration::ZERO,
             rows: Vec::new(),
             numerics,
         };
@@ -126,34 +133,35 @@ impl Pictures {
         }
         let data = crops.upload.len();
         crops.upload.resize(crops.batch.input_bytes().max(data), 0);
+        let began = Instant::now();
         crops.batch.write_descriptions(&mut crops.upload, &mut Vec::new());
+        crops.describing += began.elapsed();
         Ok(crops)
     }
 
-    /// How many samples of a batch are not what the host makes, on all processors.
-    pub fn n_different(&self, crops: &Crops, samples: &[u8]) -> Result<usize, Failed> {
+    /// Which samples of a batch are not what the host makes, on all processors.
+    pub fn different(&self, crops: &Crops, samples: &[u8]) -> Result<Vec<usize>, Failed> {
         let pipeline = self.pipeline(crops.numerics)?;
         let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let rows = crops.rows.chunks(crops.rows.len().div_ceil(n_threads).max(1));
         let sample_bytes = self.sample_bytes();
-        let per_thread = crops.rows.len().div_ceil(n_threads).max(1) * sample_bytes;
-        let parts: Vec<_> = rows.zip(samples.chunks(per_thread)).collect();
-        let different = |(rows, samples): &(&[(usize, SampleKey)], &[u8])| {
+        let different = &|first: usize| {
             let (mut scratch, mut out) = (Scratch::default(), vec![0; sample_bytes]);
-            let is_different = |((which, key), got): (&(usize, SampleKey), &[u8])| {
-                let record = Record::new(&self.pictures[*which].file, Encoding::Image);
-                let made = pipeline.run(&mut scratch, *key, record, &mut out);
-                made.is_err() || got != out
+            let mut is_different = |row: &usize| {
+                let (which, key) = crops.rows[*row];
+                let record = Record::new(&self.pictures[which].file, Encoding::Image);
+                let made = pipeline.run(&mut scratch, key, record, &mut out);
+                made.is_err() || samples[row * sample_bytes..][..sample_bytes] != out[..]
             };
-            let rows = rows.iter().zip(samples.chunks(sample_bytes));
-            rows.map(is_different).filter(|is| *is).count()
+            let rows = (first..crops.rows.len()).step_by(n_threads);
+            rows.filter(|row| is_different(row)).collect::<Vec<_>>()
         };
-        let sum = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                parts.iter().map(|part| scope.spawn(|| different(part))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or(usize::MAX)).sum()
+        let found = std::thread::scope(|scope| {
+            let threads = (0..n_threads).map(|nth| scope.spawn(move || different(nth)));
+            let threads: Vec<_> = threads.collect();
+            threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
         });
-        Ok(sum)
+        let found: Result<Vec<_>, _> = found;
+        Ok(found.map_err(|_| "the host's own code panicked")?.concat())
     }
 }
 
@@ -187,6 +195,7 @@ impl Crops {
         (key, form, pipeline): (SampleKey, Form, &Pipeline),
     ) -> Result<(), Failed> {
         let size = Opened::new(&picture.file)?.size();
+        let began = Instant::now();
         let crop = pipeline.only_crop_of(key, size, &mut Decision::default())?;
         let Some(crop) = crop else { return Ok(()) };
         let row = u32::try_from(self.rows.len())?;
@@ -201,9 +210,11 @@ impl Crops {
                 Some((placed, &picture.file[..]))
             }),
         };
+        self.describing += began.elapsed();
         if let Some((Placed { bytes, at }, record)) = placed {
             self.upload.resize(at as usize, 0);
             self.upload.extend_from_slice(part(record, &bytes)?);
+            self.ranges.push(at as usize..self.upload.len());
             self.rows.push((which, key));
         }
         Ok(())

@@ -46,7 +46,7 @@ impl Sizes {
             batch: 256,
             side: 224,
             copied: 1 << 30,
-            lasting: Duration::from_secs(2),
+            lasting: Duration::from_secs(1),
             n_jobs: 100,
         };
         let brief = Duration::from_millis(200);
@@ -146,6 +146,10 @@ pub fn finish(device: &Device, extent: Extent, said: &mut Said) -> Result<(), Fa
         let part = moved as f64 * f64::from(n) / took / copy;
         let check = format!("finish to {name} ÷ a copy within the device");
         said.figure(&check, (part, ""), Bar::AtLeast(least));
+        // So few bytes cannot be copied at the rate of a large copy.
+        let as_much = device.copy_rate(moved / 2, 50)?;
+        let check = format!("finish to {name} ÷ a copy of as many bytes");
+        said.figure(&check, (part * copy / as_much, ""), Bar::None);
     }
     Ok(())
 }
@@ -233,7 +237,8 @@ impl Finishing {
 }
 
 /// Bars of decoding: the form, the batch, whether the data are uploaded each time, images a second.
-const BARS: [(Form, usize, bool, f64); 8] = [
+pub const N_DECODING: usize = 8;
+const BARS: [(Form, usize, bool, f64); N_DECODING] = [
     (Form::Store, 256, false, 750_000.0),
     (Form::Store, 1024, false, 900_000.0),
     (Form::Store, 256, true, 420_000.0),
@@ -247,14 +252,16 @@ const BARS: [(Form, usize, bool, f64); 8] = [
 /// Lanes that share the bus and the processors, where data are uploaded.
 const LANES: usize = 4;
 
-/// Decoding of one batch again and again.
+/// Decoding of one batch again and again; one of [`BARS`] or all.
 pub fn decoding(
     device: &Device,
-    pictures: &Pictures,
+    (pictures, which): (&Pictures, Option<usize>),
     extent: Extent,
     said: &mut Said,
 ) -> Result<(), Failed> {
-    for (form, n, is_uploaded, least) in BARS {
+    let is_wanted = |nth: usize| which.is_none_or(|which| which == nth);
+    let wanted = BARS.into_iter().enumerate().filter(|(nth, _)| is_wanted(*nth));
+    for (_, (form, n, is_uploaded, least)) in wanted {
         let from = if is_uploaded { "from page-locked memory" } else { "resident" };
         let check = format!("{} decoding, {n} at a time, {from}", form.name());
         eprintln!("{check}");
@@ -283,6 +290,9 @@ pub fn decoding(
         if n == 1024 && !is_uploaded {
             let check = format!("{}: copying and describing a crop", form.name());
             said.figure(&check, (describing, "µs of one core"), Bar::None);
+            let alone = crops.describing.as_secs_f64() * 1e6 / crops.batch.len() as f64;
+            let check = format!("{}: describing a crop", form.name());
+            said.figure(&check, (alone, "µs of one core"), Bar::AtMost(5.0));
             let check = format!("{}: bytes over the bus for a crop", form.name());
             said.figure(&check, (crops.bytes_per_crop() / 1e3, "kB"), Bar::None);
         }
@@ -299,18 +309,18 @@ pub fn decoding(
     Ok(())
 }
 
-/// The producer over a data set, batch by batch through the page cache: images a second, and what an
+/// The producer over a data set, batch by batch, through the page cache or past it: images a second, and what an
 /// image takes of the host's processor.
 pub fn prong(
     device: &Device,
-    (what, folder): (&str, &Path),
+    (what, folder, direct): (&str, &Path, Direct),
     extent: Extent,
     said: &mut Said,
 ) -> Result<(), Failed> {
     eprintln!("the producer over a folder, {what}");
     let kept = tempfile::tempdir()?;
     let Sizes { batch, side, n_jobs, .. } = Sizes::of(extent);
-    let mut source = source(folder, kept.path(), side)?;
+    let mut source = source((folder, direct), kept.path(), side)?;
     let n_samples = source.table.n_samples();
     let sample_bytes = source.pipeline.sample_bytes();
     // As the first epoch does: through the host, which leaves notes.
@@ -366,7 +376,8 @@ pub fn prong(
     if let Some(used) = thread_cpu_ns().zip(cpu).map(|(after, before)| after - before) {
         let each = used as f64 / 1e3 / n;
         let check = format!("producer over {what}: the host's processor");
-        said.figure(&check, (each, "µs/image"), Bar::AtMost(35.0));
+        let most = if direct == Direct::Off { 35.0 } else { 5.0 };
+        said.figure(&check, (each, "µs/image"), Bar::AtMost(most));
     }
     let seconds = (prong.kernel_time() - kernels).as_secs_f64();
     let check = format!("producer over {what}: kernels");
@@ -377,7 +388,11 @@ pub fn prong(
     Ok(())
 }
 
-fn source(folder: &Path, kept: &Path, side: u32) -> Result<TableSource, Failed> {
+fn source(
+    (folder, direct): (&Path, Direct),
+    kept: &Path,
+    side: u32,
+) -> Result<TableSource, Failed> {
     let (Folder(root), target) = Folder::around(folder)?;
     let found = bothends_dataset::find(&Folder(root.clone()), &target)?;
     let recipe = Recipe::builtin("imagenet-train").ok_or("no recipe")?;
@@ -389,7 +404,7 @@ fn source(folder: &Path, kept: &Path, side: u32) -> Result<TableSource, Failed> 
         Place { data: kept, is_folder: true, beside: Beside::Written, cache: None };
     Ok(TableSource {
         table: Arc::new(found.table),
-        files: Arc::new(Files::new(&root, 1024, Direct::Off)),
+        files: Arc::new(Files::new(&root, 1024, direct)),
         reader: open_reader(&ReaderConfig::default())?,
         side_index: Some(Arc::new(SideIndex::open(place))),
         pipeline,
