@@ -25,10 +25,11 @@ use crate::words::{
     PAST_BLOCK, PIECE, PIECE_BYTES,
 };
 
-/// Pixels of a tile that keep several thread blocks on a multiprocessor, and the most that shared
-/// memory holds (48 kB of words).
+/// Pixels of a tile that keep several thread blocks on a multiprocessor.
 const GOOD_TILE_PIXELS: u32 = 7168;
-const MOST_TILE_PIXELS: u32 = 12_288;
+
+/// Most bytes of shared memory that a driver gives a thread block without being asked for more.
+const MOST_SHARED: u32 = 48 * 1024;
 
 /// Rows of a tile, at most: exact and planar.
 const TILE_ROWS: u32 = 32;
@@ -177,14 +178,12 @@ impl Batch {
     /// Writes the descriptions to their places in `upload`, which holds the crops' data.
     ///
     /// # Panics
-    /// When it is not [`Self::input_bytes`] long.
-    pub fn write_descriptions(&self, upload: &mut [u8], memory: &mut Vec<u8>) {
+    /// When it is shorter than [`Self::input_bytes`].
+    pub fn write_descriptions(&self, upload: &mut [u8]) {
         let at = self.descriptions_at();
-        memory.clear();
-        self.lists.put(at, memory);
         let (data, descriptions) = upload.split_at_mut(at);
         data[self.data_bytes as usize..].fill(0);
-        descriptions.copy_from_slice(memory);
+        self.lists.put(at, descriptions);
     }
 
     /// Adds a crop of a record of blocks, which becomes row `row` of the output. The record's
@@ -405,7 +404,7 @@ impl Batch {
         let tiles = if pixels <= GOOD_TILE_PIXELS {
             shared.rows = shared.rows.max(bytes);
             &mut lists.row_tiles
-        } else if pixels <= MOST_TILE_PIXELS {
+        } else if bytes <= MOST_SHARED {
             shared.large = shared.large.max(bytes);
             &mut lists.large_tiles
         } else {
@@ -446,12 +445,9 @@ impl Batch {
             // Whole words at both ends.
             widest = widest.max(words.columns.next_multiple_of(4) + 4);
         }
-        let tile_rows = if widest * PLANAR_TILE_ROWS <= 4 * MOST_TILE_PIXELS {
-            PLANAR_TILE_ROWS
-        } else {
-            4
-        };
-        if widest * tile_rows > 4 * MOST_TILE_PIXELS {
+        let tile_rows =
+            if widest * PLANAR_TILE_ROWS <= MOST_SHARED { PLANAR_TILE_ROWS } else { 4 };
+        if widest * tile_rows > MOST_SHARED {
             return Err(NotHere::TooWide);
         }
         self.shared.rows = self.shared.rows.max(widest * tile_rows);

@@ -112,36 +112,36 @@ impl Lists {
         self.places(0).1
     }
 
-    /// Appends all lists, whose first byte is byte `at` of the upload.
-    pub(crate) fn put(&self, at: usize, out: &mut Vec<u8>) {
+    /// Writes all lists to `out`, which has [`Self::bytes`] bytes and begins at byte `at` of the upload.
+    pub(crate) fn put(&self, at: usize, out: &mut [u8]) {
         let (places, _) = self.places(at);
         // Tables of steps have had numbers so far: now they have places.
         let steps_piece = places.steps / number(PIECE);
         let pieces_each = number(<[u32; 64]>::BYTES / PIECE);
-        put_list(&self.steps, out);
-        for crop in &self.crops {
+        let mut rest = put_list(&self.steps, out);
+        let crops = self.crops.iter().map(|crop| {
             let mut crop = *crop;
             for component in &mut crop.components {
                 component.steps = steps_piece + component.steps * pieces_each;
             }
-            crop.put(out);
-        }
-        out.resize(out.len().next_multiple_of(PIECE), 0);
-        put_list(&self.axes, out);
-        put_list(&self.fronts, out);
-        put_list(&self.walks, out);
-        put_list(&self.ends, out);
-        put_list(&self.block_tiles, out);
-        put_list(&self.row_tiles, out);
-        put_list(&self.large_tiles, out);
-        put_list(&self.wide_tiles, out);
-        put_list(&self.coefficient_tiles, out);
-        put_list(&self.scans, out);
-        put_list(&self.tables, out);
-        put_list(&self.scan_rows, out);
-        put_list(&self.longest_first(), out);
-        put_list(&self.checks, out);
-        put_list(&self.points, out);
+            crop
+        });
+        rest = put_items(crops, rest);
+        rest = put_list(&self.axes, rest);
+        rest = put_list(&self.fronts, rest);
+        rest = put_list(&self.walks, rest);
+        rest = put_list(&self.ends, rest);
+        rest = put_list(&self.block_tiles, rest);
+        rest = put_list(&self.row_tiles, rest);
+        rest = put_list(&self.large_tiles, rest);
+        rest = put_list(&self.wide_tiles, rest);
+        rest = put_list(&self.coefficient_tiles, rest);
+        rest = put_list(&self.scans, rest);
+        rest = put_list(&self.tables, rest);
+        rest = put_list(&self.scan_rows, rest);
+        rest = put_list(&self.longest_first(), rest);
+        rest = put_list(&self.checks, rest);
+        put_list(&self.points, rest);
     }
 }
 
@@ -166,10 +166,22 @@ fn place_of<T: Words>(list: &[T], end: &mut usize) -> u32 {
     at
 }
 
-/// Appends a list, filled up to whole pieces.
-fn put_list<T: Words>(items: &[T], out: &mut Vec<u8>) {
-    items.iter().for_each(|item| item.put(out));
-    out.resize(out.len().next_multiple_of(PIECE), 0);
+/// Writes a list, filled up to whole pieces; what is behind it.
+fn put_list<'a, T: Words + Copy>(items: &[T], out: &'a mut [u8]) -> &'a mut [u8] {
+    put_items(items.iter().copied(), out)
+}
+
+fn put_items<T: Words>(
+    items: impl ExactSizeIterator<Item = T>,
+    out: &mut [u8],
+) -> &mut [u8] {
+    let len = items.len() * T::BYTES;
+    let (list, rest) = out.split_at_mut(len.next_multiple_of(PIECE));
+    let (places, behind) = list.split_at_mut(len);
+    let places = places.chunks_exact_mut(T::BYTES);
+    items.zip(places).for_each(|(item, place)| item.put(place));
+    behind.fill(0);
+    rest
 }
 
 /// A number of things of one picture or batch.

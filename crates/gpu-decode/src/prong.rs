@@ -84,7 +84,6 @@ pub struct Counts {
 /// Memory of one batch on its way.
 struct Lane {
     batch: Batch,
-    descriptions: Vec<u8>,
     /// Page-locked: the upload, later samples that the host made for a device slot; behind it what
     /// became of the crops.
     staging: HostSlot,
@@ -197,7 +196,6 @@ impl<S: Source> GpuProng<S> {
         let timed = || self.driver.create_timed_event();
         Ok(Lane {
             batch: Batch::new(size, numerics, limits),
-            descriptions: Vec::new(),
             staging,
             input: self.driver.allocate(limits.input_bytes as usize)?,
             output: self.driver.allocate(self.sample_bytes() * max_batch as usize)?,
@@ -314,7 +312,7 @@ impl<S: Source> GpuProng<S> {
             return Ok(());
         }
         let upload = &mut upload[..lane.batch.input_bytes()];
-        lane.batch.write_descriptions(upload, &mut lane.descriptions);
+        lane.batch.write_descriptions(upload);
         let Some(decoder) = &mut self.decoder else { return Ok(()) };
         let output = match target {
             Target::Host(_) => lane.output,

@@ -26,47 +26,53 @@ pub(crate) trait Words {
     /// Its bytes.
     const BYTES: usize;
 
-    /// Appends them.
-    fn put(&self, out: &mut Vec<u8>);
+    /// Writes them to a place of as many.
+    fn put(&self, to: &mut [u8]);
 }
 
 impl Words for u32 {
     const BYTES: usize = 4;
 
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend(self.to_le_bytes());
+    #[inline]
+    fn put(&self, to: &mut [u8]) {
+        to.copy_from_slice(&self.to_le_bytes());
     }
 }
 
 impl Words for f64 {
     const BYTES: usize = 8;
 
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend(self.to_le_bytes());
+    #[inline]
+    fn put(&self, to: &mut [u8]) {
+        to.copy_from_slice(&self.to_le_bytes());
     }
 }
 
 impl<T: Words, const N: usize> Words for [T; N] {
     const BYTES: usize = N * T::BYTES;
 
-    fn put(&self, out: &mut Vec<u8>) {
-        self.iter().for_each(|item| item.put(out));
+    #[inline]
+    fn put(&self, to: &mut [u8]) {
+        let places = to.chunks_exact_mut(T::BYTES);
+        self.iter().zip(places).for_each(|(item, place)| item.put(place));
     }
 }
 
 impl Words for u64 {
     const BYTES: usize = 8;
 
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend(self.to_le_bytes());
+    #[inline]
+    fn put(&self, to: &mut [u8]) {
+        to.copy_from_slice(&self.to_le_bytes());
     }
 }
 
 impl Words for u8 {
     const BYTES: usize = 1;
 
-    fn put(&self, out: &mut Vec<u8>) {
-        out.push(*self);
+    #[inline]
+    fn put(&self, to: &mut [u8]) {
+        to.copy_from_slice(&[*self]);
     }
 }
 
@@ -82,8 +88,16 @@ macro_rules! words {
         impl Words for $name {
             const BYTES: usize = 0 $(+ <$type as Words>::BYTES)*;
 
-            fn put(&self, out: &mut Vec<u8>) {
-                $(self.$field.put(out);)*
+            #[inline]
+            fn put(&self, to: &mut [u8]) {
+                let mut rest = to;
+                $(
+                    let (place, behind) =
+                        std::mem::take(&mut rest).split_at_mut(<$type as Words>::BYTES);
+                    self.$field.put(place);
+                    rest = behind;
+                )*
+                debug_assert!(rest.is_empty(), "a place of as many bytes");
             }
         }
     };
@@ -163,8 +177,9 @@ impl Default for Symbols {
 impl Words for Symbols {
     const BYTES: usize = 256;
 
-    fn put(&self, out: &mut Vec<u8>) {
-        out.extend(self.0);
+    #[inline]
+    fn put(&self, to: &mut [u8]) {
+        to.copy_from_slice(&self.0);
     }
 }
 
@@ -199,10 +214,9 @@ mod tests {
         assert_eq!(TableWords::BYTES, 288);
         assert_eq!(ScanWords::BYTES, 112 + 6 * 16);
         assert_eq!(CheckWords::BYTES, 16);
-        let mut bytes = Vec::new();
+        let mut bytes = [0xEE; AxisWords::BYTES];
         let axis = AxisWords { start: 1.0, unused: 7, ..AxisWords::default() };
         axis.put(&mut bytes);
-        assert_eq!(bytes.len(), AxisWords::BYTES);
         assert_eq!((&bytes[..8], bytes[76]), (&1.0_f64.to_le_bytes()[..], 7));
     }
 }

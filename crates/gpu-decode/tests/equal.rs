@@ -14,8 +14,12 @@ use bothends_ops::resample::FirstPass;
 use bothends_ops::resize::Crop;
 use bothends_ops::{Pipeline, Scratch};
 
-use support::made::made;
-use support::{Gpu, Image, LIMITS, SMALL, fixtures, key, note_of, photographs, pipeline};
+use serde_json::json;
+
+use support::made::{Made, made};
+use support::{
+    Gpu, Image, LIMITS, SMALL, changed, fixtures, key, note_of, photographs, pipeline,
+};
 
 /// Crops of pictures in one batch, and what the host makes of them.
 struct Case {
@@ -172,6 +176,32 @@ fn the_order_of_threads_does_not_matter() {
                 case.add(&name, &file, seed);
             }
             assert!(case.check(&mut gpu) >= 60);
+        }
+    }
+}
+
+/// A block's memory ends between whole boxes of 3,064 and 3,072 columns: one more of either form of tile.
+#[test]
+fn wide_boxes_stay_within_the_memory_of_a_block() {
+    let Some(mut gpu) = Gpu::new(0) else { return };
+    for width in [1784_u16, 1792, 1800, 3056, 3064, 3065, 3072, 3080] {
+        for numerics in [Numerics::Exact, Numerics::Planar] {
+            let mut case = Case::new(SMALL, numerics, Interpolation::Bilinear);
+            let whole = f64::from(width) / 16.0;
+            let parameters = [
+                ("size", json!([SMALL.height, SMALL.width])),
+                ("scale", json!([1.0, 1.0])),
+                ("ratio", json!([whole, whole])),
+            ];
+            case.pipeline = changed(numerics, &parameters);
+            let factors = &[[1, 1]];
+            let made = Made { size: [16, width], factors, restart_interval: 0, step: 9 };
+            assert!(case.add(&format!("{width} columns"), &made.file(), 0));
+            let size = Size { height: 16, width: width.into() };
+            let crop = case.pipeline.only_crop_of(key(0), size, &mut Decision::default());
+            let part = crop.unwrap().unwrap().part;
+            assert_eq!((part.left, part.width), (0, size.width));
+            assert_eq!(case.check(&mut gpu), 2);
         }
     }
 }

@@ -1,7 +1,8 @@
 // Elements of a delivered batch: u8, f32, f16 and bf16, and the arithmetic of `ops::finish`.
 //
 // Every function has its meaning in the crate `ops` (finish/half.rs, finish/mixing.rs), bit for
-// bit; conversions use whole numbers, so that no mode of a processor changes them.
+// bit. Conversions use whole numbers, so that no mode of a processor changes them; `nearest_bits` uses
+// the GPU's own to f16, which the CPU build never runs.
 #pragma once
 
 #include "device.cuh"

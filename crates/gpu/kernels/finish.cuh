@@ -48,7 +48,8 @@ struct FinishArguments {
   u32 top, left, bottom, right;   // what is the partner's
   u32 scaling;
   float mean[3], std[3];          // `FULL`: of normalisation
-  // Else `std` and `low` are the halves of 1 / std, and `unit` those of 1 / 255.
+  // Else, to f32, `std` and `low` are the halves of 1 / std, and `unit` those of 1 / 255. To f16 and bf16 `std` is a
+  // factor and `mean` an offset (`src/finish/factors.rs`).
   float low[3], unit[2];
   u32 unused;
 };

@@ -106,10 +106,18 @@ pub fn pipeline(
     numerics: Numerics,
     interpolation: Interpolation,
 ) -> Pipeline {
+    let interpolation = serde_json::to_value(interpolation).unwrap();
+    let size = serde_json::json!([size.height, size.width]);
+    changed(numerics, &[("interpolation", interpolation), ("size", size)])
+}
+
+/// The same with other parameters of the crop.
+pub fn changed(numerics: Numerics, parameters: &[(&str, serde_json::Value)]) -> Pipeline {
     let recipe = Recipe::builtin("imagenet-train").unwrap();
     let mut recipe = serde_json::to_value(recipe).unwrap();
-    recipe["ops"][1]["interpolation"] = serde_json::to_value(interpolation).unwrap();
-    recipe["ops"][1]["size"] = serde_json::json!([size.height, size.width]);
+    for (name, value) in parameters {
+        recipe["ops"][1][name] = value.clone();
+    }
     let recipe = Recipe::from_json(&recipe.to_string()).unwrap().with_numerics(numerics);
     Pipeline::new(&recipe, recipe.views(RecordShape::Image).unwrap())
 }
@@ -164,7 +172,7 @@ impl Gpu {
         let size = batch.size();
         let sample = 3 * (size.height * size.width) as usize;
         upload.resize(batch.input_bytes(), 0);
-        batch.write_descriptions(&mut upload, &mut Vec::new());
+        batch.write_descriptions(&mut upload);
         let stream = self.driver.create_stream().unwrap();
         let input = self.driver.allocate(upload.len()).unwrap();
         let out_bytes = GUARD + n_rows * sample + GUARD;

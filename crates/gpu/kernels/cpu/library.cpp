@@ -82,6 +82,7 @@ EXPORT int bothends_run_kernel(int kernel, const unsigned* grid, const unsigned*
     return say(message, message_bytes, "an empty grid or block");
   if (grid[1] > 65535 || grid[2] > 65535) return say(message, message_bytes, "more than 65535 blocks along y or z");
   if (launch[0] > k.most_threads) return say(message, message_bytes, "more threads than the kernel is declared for");
+  if (launch[1] > 48 * 1024) return say(message, message_bytes, "more than 48 KiB of dynamic shared memory");
   if (n_blocks > MOST_BLOCKS) return say(message, message_bytes, "too large a grid for a CPU");
   begin(b, k, grid, launch);
   fill_order(b.order, b.n, seed);

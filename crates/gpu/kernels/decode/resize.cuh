@@ -219,7 +219,7 @@ KERNEL_CAPPED(48, decode_rows_exact, DecodeArgs a) {
       q = eight_samples(a, c.components[1], y, x);
       r = eight_samples(a, c.components[2], y, x);
     }
-    // Whole pieces: words one by one would ask the same banks again and again.
+    // Whole pieces: single words would have 8-way bank conflicts.
     uint4* to = (uint4*)(pixels + row * staged + (x - c.staged_left));
 #pragma unroll 1
     for (int half = 0; half < 2; half++) {

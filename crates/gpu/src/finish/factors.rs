@@ -84,17 +84,18 @@ fn line(
     let mut tried = steps().flat_map(|by| steps().map(move |and| (by, and)));
     tried.find_map(|(by, and)| {
         let (factor, offset) = (near(factor, by), near(offset, and));
-        let is_same = |(byte, (least, most)): (u8, &(f64, f64))| {
-            let value = f64::from(f32::from(byte).mul_add(factor, offset));
-            *least < value && value < *most
+        let is_same = |((byte, (least, most)), bits): ((u8, &(f64, f64)), &u32)| {
+            let value = f32::from(byte).mul_add(factor, offset);
+            let has_sign = value.is_sign_negative() == (bits & 0x8000 != 0);
+            has_sign && *least < f64::from(value) && f64::from(value) < *most
         };
-        let is_good = (0..=255).zip(&intervals).all(is_same);
+        let is_good = (0..=255).zip(&intervals).zip(values).all(is_same);
         is_good.then_some([offset, factor, 0.0])
     })
 }
 
-/// Between which numbers the nearest element is that of these bits, whatever becomes of halves; `None` where it is not
-/// finite.
+/// Between which numbers the nearest element is that of these bits, whatever becomes of halves, and the sign of a zero
+/// aside; `None` where it is not finite.
 fn interval(bits: u16, of: fn(u16) -> f64) -> Option<(f64, f64)> {
     let here = of(bits);
     let away = of(bits.wrapping_add(1));
@@ -125,6 +126,7 @@ mod tests {
     use bothends_core::recipe::Recipe;
     use bothends_core::tensor::{Layout, Output, SampleShape, Views};
     use bothends_ops::Finish;
+    use bothends_ops::finish::half::f16_bits;
 
     use super::*;
 
@@ -154,6 +156,23 @@ mod tests {
             plan.values[2][255] ^= 1;
             assert_eq!(Factors::of(&plan), None, "{dtype:?}");
         }
+    }
+
+    /// Here the quotient is 0 and the line so little below it that it rounds to -0.
+    #[test]
+    fn a_zero_keeps_its_sign() {
+        let recipe = Recipe::builtin("imagenet-train").expect("built in");
+        let mut plan = plan(&recipe, Dtype::F16);
+        let scale = (1.0 / 255.0, 5.0);
+        plan.scales = vec![Some(scale); 3];
+        let value = |byte: u8| (f32::from(byte) / 255.0 - scale.0) / scale.1;
+        let bits =
+            |byte: usize| u32::from(f16_bits(value(u8::try_from(byte).expect("a byte"))));
+        plan.values = vec![std::array::from_fn(bits); 3];
+        assert_eq!(plan.values[0][1], 0, "and not -0");
+        let found = Factors::of(&plan);
+        let made = found.map(|factors| 1_f32.mul_add(factors.high[0], factors.offset[0]));
+        assert!(made.is_none_or(f32::is_sign_positive), "{found:?}");
     }
 
     #[test]
