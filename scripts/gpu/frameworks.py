@@ -5,7 +5,7 @@
 
 Every batch of an epoch, as a framework has it on the GPU, is compared with the one that ends in the host's memory: on the
 current stream, on one of the script's own that is kept busy, page-locked and copied by the script, and with the GPU as a prong.
-One JSON object a line. Frameworks that are not there, or have no GPU, are skipped.
+One JSON object a line. PyTorch is needed, for bytes; frameworks that are not there, or have no GPU, are skipped.
 """
 
 import argparse
@@ -82,6 +82,7 @@ def of_torch(tensor) -> bytes:
 def pytorch(compared: Compared) -> None:
     import torch
 
+    torch.cuda.set_device(compared.device)
     for output, layout in OUTPUTS:
         made = compared.batches(output=output, layout=layout, device=compared.device)
         got = ((of_torch(images), of_torch(labels)) for images, labels in made)
@@ -119,12 +120,14 @@ def copied(made, torch):
             raise AssertionError("a batch is not page-locked")
         kept.append((images.to("cuda", non_blocking=True), labels.to("cuda", non_blocking=True)))
         del images, labels
+        # A script that runs far ahead of the GPU gets copies that are not page-locked.
+        torch.cuda.current_stream().synchronize()
     torch.cuda.synchronize()
     return ((of_torch(images), of_torch(labels)) for images, labels in kept)
 
 
 def recipes(compared: Compared) -> None:
-    """All that are built in, mixing, erasing and several views among them; what has no kernel is the host's."""
+    """Mixing, erasing, policies and several views; what has no kernel is the host's."""
     for name in RECIPES:
         for output in ("f32", "bf16"):
             common = {"recipe": name, "output": output, "limit": 64}
@@ -146,8 +149,10 @@ def flat(value) -> list:
 def jax(compared: Compared) -> None:
     import jax
 
-    if not any(device.platform == "gpu" for device in jax.devices()):
-        raise ImportError("JAX has no GPU")
+    try:
+        jax.devices("gpu")
+    except RuntimeError as error:
+        raise ImportError(f"JAX has no GPU: {error}") from error
     for output, layout in OUTPUTS:
         made = compared.batches(output=output, layout=layout, device=compared.device, framework="jax")
         # A computation first: JAX runs it on a stream of its own.
@@ -166,6 +171,10 @@ def narrow(got, compared: Compared, output: str, layout: str):
 def cupy(compared: Compared) -> None:
     import cupy
 
+    try:
+        cupy.zeros(1)
+    except Exception as error:
+        raise ImportError(f"CuPy has no GPU: {error}") from error
     for output, layout in OUTPUTS[:3]:
         made = compared.batches(output=output, layout=layout, device=compared.device, framework="cupy")
         got = ((bits(cupy.asnumpy(images)), bits(cupy.asnumpy(labels))) for images, labels in made)

@@ -24,9 +24,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The same while a GPU still uses returned memory, which may be what the wait needs.
 const SHORT_LOOK: Duration = Duration::from_millis(1);
 
-/// How long closing waits for a GPU to be done with what it was given, and how often it asks. What
-/// takes longer is returned when another loader of the process looks, or by the end of the process.
-const RETURN_LIMIT: Duration = Duration::from_secs(1);
+/// How long closing waits for a GPU to be done with what was given back, by whichever loader of the process, and how
+/// often it asks. What takes longer is returned when another loader looks, or by the end of the process.
+const RETURN_LIMIT: Duration = Duration::from_millis(200);
 const RETURN_PAUSE: Duration = Duration::from_millis(2);
 
 /// A loader, as `bothends.Loader` uses it. It is safe to use from many threads: one at a time

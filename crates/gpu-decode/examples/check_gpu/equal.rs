@@ -124,11 +124,13 @@ pub fn kernels(
             eprintln!("samples of {what}, {} in {numerics:?} numerics", form.name());
             let (mut n, mut n_different, mut n_flagged) = (0, 0, 0);
             let all = pictures.len() * rounds;
-            for first in (0..all).step_by(most) {
-                let wanted = most.min(all - first);
-                let Ok(crops) = pictures.crops((form, numerics), first, wanted) else {
+            let mut first = 0;
+            while first < all {
+                let crops = pictures.crops((form, numerics), first..all, most)?;
+                first = crops.next;
+                if crops.batch.is_empty() {
                     continue;
-                };
+                }
                 let (batch, bytes) = (&crops.batch, pictures.sample_bytes());
                 let mut lane = device.lane(batch, (&crops.upload, bytes))?;
                 let (samples, status) = device.decode(&mut lane, batch)?;
@@ -162,7 +164,7 @@ pub fn damage(
     };
     for form in Form::ALL {
         eprintln!("damaged bytes of {}", form.name());
-        let mut crops = pictures.crops((form, Numerics::Exact), 0, most)?;
+        let mut crops = pictures.crops((form, Numerics::Exact), 0..4 * most, most)?;
         let whole = crops.upload.clone();
         let mut random = Random(9);
         let (mut n, mut n_flagged, mut n_wrong) = (0, 0, 0);

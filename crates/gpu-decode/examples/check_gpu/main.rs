@@ -33,6 +33,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use bothends_gpu::GpuError;
 use bothends_gpu::driver::Driver;
 use bothends_gpu::driver::cuda::Cuda;
 use bothends_gpu::kernels::PTX;
@@ -102,7 +103,14 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let driver = match open(&args) {
+    let ptx = match args.ptx.as_ref().map(std::fs::read_to_string).transpose() {
+        Ok(ptx) => ptx,
+        Err(error) => {
+            eprintln!("check_gpu: cannot read the kernels: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let driver = match open(&args, ptx.as_deref().unwrap_or(PTX)) {
         Ok(driver) => driver,
         Err(error) => {
             eprintln!("nothing was checked: {error}");
@@ -117,9 +125,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(said.is_anything_wrong()))
 }
 
-fn open(args: &Args) -> Result<Arc<dyn Driver>, Failed> {
-    let ptx = args.ptx.as_ref().map(std::fs::read_to_string).transpose()?;
-    let ptx = ptx.as_deref().unwrap_or(PTX);
+fn open(args: &Args, ptx: &str) -> Result<Arc<dyn Driver>, GpuError> {
     Ok(match args.extent {
         Extent::Twin => Arc::new(Twin::compiled()?),
         Extent::Whole | Extent::Quick => Arc::new(Cuda::open(args.ordinal, ptx)?),

@@ -58,6 +58,8 @@ pub struct Crops {
     pub ranges: Vec<Range<usize>>,
     /// What describing them took, without reading or copying a byte of a picture.
     pub describing: Duration,
+    /// The number behind the last that was tried.
+    pub next: usize,
     /// Which picture with which key, row by row.
     rows: Vec<(usize, SampleKey)>,
     numerics: Numerics,
@@ -102,12 +104,12 @@ impl Pictures {
         Ok(Pipeline::new(&recipe, recipe.views(RecordShape::Image)?))
     }
 
-    /// The next `n` crops that have kernels, from the `first` on: every picture in turn, each time
+    /// The next `n` crops that have kernels, or fewer: every picture of these numbers in turn, each time
     /// round with other boxes.
     pub fn crops(
         &self,
         (form, numerics): (Form, Numerics),
-        first: usize,
+        within: Range<usize>,
         n: usize,
     ) -> Result<Crops, Failed> {
         let pipeline = self.pipeline(numerics)?;
@@ -116,11 +118,13 @@ impl Pictures {
             upload: Vec::new(),
             ranges: Vec::new(),
             describing: Duration::ZERO,
+            next: within.end,
             rows: Vec::new(),
             numerics,
         };
-        for nth in first..first.saturating_add(n.saturating_mul(4)) {
+        for nth in within {
             if crops.rows.len() == n {
+                crops.next = nth;
                 break;
             }
             let (which, round) = (nth % self.len(), nth / self.len());
@@ -128,13 +132,10 @@ impl Pictures {
             let key = SampleKey { seed: 7, epoch, sample: SampleId(which as u64) };
             crops.add(&self.pictures[which], which, (key, form, &pipeline))?;
         }
-        if crops.rows.is_empty() {
-            return Err("none of the pictures has kernels".into());
-        }
         let data = crops.upload.len();
         crops.upload.resize(crops.batch.input_bytes().max(data), 0);
         let began = Instant::now();
-        crops.batch.write_descriptions(&mut crops.upload, &mut Vec::new());
+        crops.batch.write_descriptions(&mut crops.upload);
         crops.describing += began.elapsed();
         Ok(crops)
     }

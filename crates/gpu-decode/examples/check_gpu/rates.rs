@@ -267,7 +267,10 @@ pub fn decoding(
         eprintln!("{check}");
         let began = Instant::now();
         let n_crops = if extent == Extent::Twin { Sizes::of(extent).batch } else { n };
-        let crops = pictures.crops((form, Numerics::Exact), 0, n_crops)?;
+        let crops = pictures.crops((form, Numerics::Exact), 0..4 * n_crops, n_crops)?;
+        if crops.batch.is_empty() {
+            return Err("none of the pictures has kernels".into());
+        }
         let describing = began.elapsed().as_secs_f64() * 1e6 / crops.batch.len() as f64;
         let mut upload = device.page_locked(crops.upload.len())?;
         upload.copy_from_slice(&crops.upload);
