@@ -126,11 +126,12 @@ class Trainer:
             if steps == n_warm + n or is_long:
                 break
         torch.cuda.synchronize(self.device)
+        took = time.perf_counter() - began
         # Before the feed is closed, which frees memory.
         Calls.end()
         if n_pageable:
             print(f"{n_pageable} of {steps} batches were neither on the GPU nor page-locked", file=sys.stderr)
-        return BATCH * (steps - n_warm) / (time.perf_counter() - began)
+        return BATCH * (steps - n_warm) / took
 
 
 class Calls:

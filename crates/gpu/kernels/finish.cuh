@@ -267,8 +267,10 @@ DEVICE void finish(const FinishArguments& a) {
   const u32 n_pixels = a.height * a.width, n_units = own.n_units;
   const bool whole = (u64)sample % 16 == 0 && (!PLANAR || n_pixels * size_of(DTYPE) % 16 == 0);
 
-  const auto make = [&](u32 first, const u32* own_words) {
-    u32 other_words[G::WORDS];
+  const u32 step = gridDim.x * blockDim.x * G::N;
+  for (u32 first = (blockIdx.x * blockDim.x + threadIdx.x) * G::N; first < n_units; first += step) {
+    u32 own_words[G::WORDS], other_words[G::WORDS];
+    own.fetch(first, own_words);
     if (FULL && a.mixing != MIX_NOTHING) other.fetch(first, other_words);
     const u32 first_pixel = PLANAR ? first : first / CHANNELS;
     const Factors<DTYPE> factors(a, PLANAR ? 0 : first - first_pixel * CHANNELS);
@@ -303,13 +305,6 @@ DEVICE void finish(const FinishArguments& a) {
       u8* const to = sample + (u64)(PLANAR ? line * n_pixels + first : first) * size_of(DTYPE);
       store_line<DTYPE, G::N>(to, bits, whole, min(G::N + 0u, n_units - first));
     }
-  };
-
-  const u32 step = gridDim.x * blockDim.x * G::N;
-  for (u32 first = (blockIdx.x * blockDim.x + threadIdx.x) * G::N; first < n_units; first += step) {
-    u32 words[G::WORDS];
-    own.fetch(first, words);
-    make(first, words);
   }
 }
 

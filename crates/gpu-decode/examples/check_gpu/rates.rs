@@ -11,6 +11,7 @@ use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_core::recipe::{Numerics, Recipe, RecordShape, Size};
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape, Views};
 use bothends_energy::{Meter, NvmlMeter};
+use bothends_gpu::GpuError;
 use bothends_gpu::finish::describe::{Description, Descriptions, FinishRow};
 use bothends_gpu::finish::{FinishBatch, FinishPlan, Finisher};
 use bothends_gpu::owners::DeviceBuffer;
@@ -277,7 +278,15 @@ pub fn decoding(
         let n_lanes = if is_uploaded { LANES } else { 1 };
         let memory = (&upload[..], pictures.sample_bytes());
         let lanes = (0..n_lanes).map(|_| device.lane(&crops.batch, memory));
-        let mut lanes = lanes.collect::<Result<Vec<_>, _>>()?;
+        let mut lanes = match lanes.collect::<Result<Vec<_>, _>>() {
+            Ok(lanes) => lanes,
+            Err(GpuError::OutOfMemory { bytes }) => {
+                let why = format!("the GPU has no {} MB left", bytes >> 20);
+                said.skipped(&check, &why);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         let what = (&crops.batch, is_uploaded.then_some(&upload[..]));
         let began = Instant::now();
         device.rate(&mut lanes, what, 8)?;
