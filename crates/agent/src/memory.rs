@@ -5,7 +5,8 @@
 //! batch that has not been sent yet as still occupying its slot.
 
 use std::str::FromStr;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use bothends_core::recipe::MAX_DECODE_BYTES;
 use bothends_csd::{Busy, Declined};
@@ -24,6 +25,24 @@ const RESULTS_PART: u64 = 4;
 
 /// When a host that found no room may ask again: sessions end when epochs or runs do.
 pub(crate) const RETRY: Duration = Duration::from_secs(5);
+
+/// For how long what the kernel said of available memory holds: it reads five files for it, which takes longer
+/// than the rest of an opening that is refused.
+const FRESH: Duration = Duration::from_millis(50);
+
+/// What programs may still take on this machine, in bytes, as it was [`FRESH`] ago at most.
+fn recently_available() -> Option<u64> {
+    static LAST: Mutex<Option<(Instant, Option<u64>)>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    match *last {
+        Some((at, bytes)) if at.elapsed() < FRESH => bytes,
+        _ => {
+            let bytes = available_bytes();
+            *last = Some((Instant::now(), bytes));
+            bytes
+        }
+    }
+}
 
 /// What results may take that are kept for several sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,11 +77,17 @@ impl ResultMemory {
     /// What results may take where batches may take that much, and take `held` bytes; of `available`
     /// memory results take `kept` bytes by now.
     pub(crate) fn limit(self, memory: Memory, (held, kept): (u64, u64)) -> u64 {
-        self.of(memory, available_bytes(), (held, kept))
+        self.of(memory, recently_available, (held, kept))
     }
 
-    fn of(self, memory: Memory, available: Option<u64>, (held, kept): (u64, u64)) -> u64 {
-        let available = available.map(|it| it.saturating_add(held).saturating_add(kept));
+    fn of(
+        self,
+        memory: Memory,
+        available: impl FnOnce() -> Option<u64>,
+        (held, kept): (u64, u64),
+    ) -> u64 {
+        let taken = held.saturating_add(kept);
+        let available = || available().map(|bytes| bytes.saturating_add(taken));
         let [most, largest] = memory.bounds(available);
         let wanted = match self {
             Self::Off => 0,
@@ -112,15 +137,15 @@ impl FromStr for Memory {
 impl Memory {
     /// The largest batch that is made now, in bytes.
     pub(crate) fn largest_batch_bytes(self) -> u64 {
-        self.bounds(available_bytes())[1]
+        self.bounds(recently_available)[1]
     }
 
-    /// What batches may take together, and the largest one, in bytes.
-    fn bounds(self, available: Option<u64>) -> [u64; 2] {
+    /// What batches may take together, and the largest one, in bytes. `available` is asked only where it matters.
+    fn bounds(self, available: impl FnOnce() -> Option<u64>) -> [u64; 2] {
         match self {
             Self::Slots => [u64::MAX, MOST_BYTES],
             Self::Auto => {
-                let part = available.map_or(MOST_BYTES, |bytes| bytes / AUTO_PART);
+                let part = available().map_or(MOST_BYTES, |bytes| bytes / AUTO_PART);
                 [part, part.max(MOST_BYTES)]
             }
             Self::Bytes(bytes) => [bytes, bytes],
@@ -133,19 +158,19 @@ impl Memory {
     /// # Errors
     /// Not even one: never, or not as long as others have what they have.
     pub(crate) fn slots_of(self, want: Want, slots: u32) -> Result<u32, Declined> {
-        self.divided(available_bytes(), want, slots)
+        self.divided(recently_available, want, slots)
     }
 
     fn divided(
         self,
-        available: Option<u64>,
+        available: impl FnOnce() -> Option<u64>,
         want: Want,
         slots: u32,
     ) -> Result<u32, Declined> {
         let Want { batch_bytes, list_bytes, held_bytes, kept_bytes } = want;
         // What is held is not available any more, but was when it was given.
         let taken_bytes = held_bytes.saturating_add(kept_bytes);
-        let available = available.map(|bytes| bytes.saturating_add(taken_bytes));
+        let available = || available().map(|bytes| bytes.saturating_add(taken_bytes));
         let [most_bytes, largest_bytes] = self.bounds(available);
         let (beside, remedy) = match self {
             Self::Bytes(_) => (list_bytes, ", or give the device more with --memory"),
@@ -216,7 +241,7 @@ mod tests {
         batch_bytes: u64,
     ) -> Result<u32, String> {
         let want = Want { batch_bytes, list_bytes: 0, held_bytes: 0, kept_bytes: 0 };
-        memory.divided(available, want, 4).map_err(|declined| match declined {
+        memory.divided(|| available, want, 4).map_err(|declined| match declined {
             Declined::Refused(reason) => reason,
             Declined::Busy(busy) => panic!("nobody else is here: {busy:?}"),
         })
@@ -254,7 +279,7 @@ mod tests {
         assert_eq!("8".parse(), Ok(ResultMemory::Bytes(8 << 20)));
         assert!("-1".parse::<ResultMemory>().is_err());
         let of = |results: ResultMemory, memory, held| {
-            results.of(memory, Some(8 * GIB), (held, 0))
+            results.of(memory, || Some(8 * GIB), (held, 0))
         };
         let memory = Memory::Bytes(2 * GIB);
         assert_eq!(of(ResultMemory::Off, memory, 0), 0);
@@ -271,7 +296,7 @@ mod tests {
         let of = |held_bytes, list_bytes| {
             let batch_bytes = BATCH;
             let want = Want { batch_bytes, list_bytes, held_bytes, kept_bytes: 0 };
-            Memory::Bytes(4 * BATCH).divided(None, want, 4)
+            Memory::Bytes(4 * BATCH).divided(|| None, want, 4)
         };
         assert_eq!(of(0, 0), Ok(4));
         assert_eq!(of(2 * BATCH, 0), Ok(2));

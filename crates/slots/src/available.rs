@@ -26,9 +26,11 @@ fn available_below(root: &Path) -> Option<u64> {
         // limit of an ancestor show in a group's own files.
         let ancestors = own.into_iter().flat_map(|own| Path::new(own).ancestors());
         ancestors.filter_map(move |group| {
-            let [max, used, stat] =
-                files.map(|name| read(&Path::new(mount).join(group).join(name)));
-            left_bytes([&max, &used, &stat], cached)
+            let of = |name| read(&Path::new(mount).join(group).join(name));
+            let [max, used, stat] = files;
+            // The kernel adds up `stat` of all groups below: only where there is a limit.
+            let max = limit_bytes(&of(max))?;
+            Some(left_bytes(max, [&of(used), &of(stat)], cached))
         })
     });
     Some(left.fold(available, u64::min))
@@ -76,18 +78,21 @@ fn kilobytes(meminfo: &str, key: &str) -> Option<u64> {
     kilobytes.checked_mul(1024)
 }
 
+/// A control group's limit, in bytes. "max" is none; version 1 has a number beyond all memory for it.
+fn limit_bytes(max: &str) -> Option<u64> {
+    max.trim().parse().ok()
+}
+
 /// What a control group leaves of its limit, in bytes, what the page cache would give back (those
 /// keys of `stat`) not counted as used.
-fn left_bytes([max, current, stat]: [&str; 3], cached: [&str; 2]) -> Option<u64> {
-    // "max" is none; version 1 has a number beyond all memory for it.
-    let max: u64 = max.trim().parse().ok()?;
+fn left_bytes(max: u64, [current, stat]: [&str; 2], cached: [&str; 2]) -> u64 {
     let used: u64 = current.trim().parse().unwrap_or(0);
     let figure = |key: &str| {
         let line = stat.lines().find_map(|line| line.strip_prefix(key));
         line.and_then(|bytes| bytes.trim().parse::<u64>().ok()).unwrap_or(0)
     };
     let cached = cached.map(figure).into_iter().fold(0, u64::saturating_add);
-    Some(max.saturating_sub(used.saturating_sub(cached)))
+    max.saturating_sub(used.saturating_sub(cached))
 }
 
 #[cfg(test)]
@@ -97,7 +102,9 @@ mod tests {
     #[test]
     fn what_the_kernel_writes_is_read() {
         let stat = "anon 5\nfile 30\ninactive_file 20\nactive_file 10\n";
-        let left_bytes = |files| left_bytes(files, VERSION_2.cached);
+        let left_bytes = |[max, used, stat]: [&str; 3]| {
+            Some(left_bytes(limit_bytes(max)?, [used, stat], VERSION_2.cached))
+        };
         assert_eq!(left_bytes(["1000\n", "400\n", stat]), Some(630));
         assert_eq!(left_bytes(["1000\n", "", ""]), Some(1000));
         assert_eq!(left_bytes(["max\n", "400\n", stat]), None);

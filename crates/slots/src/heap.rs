@@ -1,14 +1,14 @@
-//! Memory of the process: the allocator's, aligned by hand.
+//! Memory of the process: mappings of its own on Linux, elsewhere the allocator's.
 #![allow(
     unsafe_code,
-    reason = "`vec![0; n]` ends the process where there is no memory, and cannot be aligned"
+    reason = "`vec![0; n]` ends the process where there is no memory, cannot be aligned, and writes zeros"
 )]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::ptr::NonNull;
+use std::num::NonZeroUsize;
 
 use crate::SlotError;
 use crate::memory::{Backing, Kind, SLOT_ALIGN};
+use zeros::Zeros;
 
 /// Ordinary memory of this process.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,51 +24,101 @@ impl Kind for Heap {
     }
 }
 
-/// An allocation; whoever owns the value owns the bytes.
-#[derive(Debug)]
-struct Allocation {
-    start: NonNull<u8>,
-    layout: Layout,
+/// `len` zeros at a multiple of [`SLOT_ALIGN`], which have whole blocks of it to themselves. They cost
+/// neither time nor memory until they are used: an agent whose hosts come, ask for little and go spent
+/// most of its time on writing them. `None` for no bytes and for more than can be addressed.
+fn zeroed(len: usize) -> Option<Result<Backing, SlotError>> {
+    let padded = NonZeroUsize::new(len.checked_next_multiple_of(SLOT_ALIGN)?)?;
+    if isize::try_from(padded.get()).is_err() {
+        return None;
+    }
+    let Some(owner) = Zeros::new(padded) else {
+        return Some(Err(SlotError::OutOfMemory { slot_bytes: len }));
+    };
+    wish_for_huge_pages(&owner);
+    let base = owner.start;
+    // SAFETY: from `base` on there are `len` initialised bytes, which `owner` frees and
+    // nobody else can reach.
+    Some(Ok(unsafe { Backing::of_host(base, len, Box::new(owner)) }))
 }
 
-// SAFETY: `start` is the only pointer to an allocation that this value owns and never looks
-// into, so it moves between threads as a `Box<[u8]>` would.
-unsafe impl Send for Allocation {}
+/// Pages of the kernel's, rather than of the allocator: it keeps what it is given back, and writes zeros into all of it
+/// before it hands it out again.
+#[cfg(all(target_os = "linux", not(miri)))]
+mod zeros {
+    use std::num::NonZeroUsize;
+    use std::ptr::NonNull;
 
-// SAFETY: a shared `Allocation` gives no access at all.
-unsafe impl Sync for Allocation {}
+    use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        // SAFETY: `start` came from `alloc_zeroed` with this very layout and is freed once,
-        // because `Allocation` cannot be copied.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    /// A mapping of its own; whoever owns the value owns the bytes.
+    #[derive(Debug)]
+    pub(super) struct Zeros {
+        pub(super) start: NonNull<u8>,
+        pub(super) len: usize,
+    }
+
+    impl Zeros {
+        /// So many, in whole pages; `None` where there is no memory.
+        pub(super) fn new(len: NonZeroUsize) -> Option<Self> {
+            let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+            // SAFETY: a new mapping, where the kernel finds room: nothing that exists changes.
+            let start =
+                unsafe { mmap_anonymous(None, len, access, MapFlags::MAP_PRIVATE) };
+            Some(Self { start: start.ok()?.cast(), len: len.get() })
+        }
+    }
+
+    impl Drop for Zeros {
+        fn drop(&mut self) {
+            // SAFETY: this very mapping was made by `new`, and is ended once, because the value
+            // cannot be copied.
+            let ended = unsafe { munmap(self.start.cast(), self.len) };
+            debug_assert!(ended.is_ok(), "{ended:?}");
+        }
     }
 }
 
-/// `len` zeros at a multiple of [`SLOT_ALIGN`], which have whole blocks of it to themselves.
-/// Aligned by hand: an allocator that is asked for zeros at a large alignment writes them,
-/// while those at its own alignment are the system's, and cost neither time nor memory until
-/// they are used. `None` for no bytes and for more than can be addressed.
-fn zeroed(len: usize) -> Option<Result<Backing, SlotError>> {
-    let padded = len.checked_next_multiple_of(SLOT_ALIGN).filter(|bytes| *bytes > 0)?;
-    let with_room = padded.checked_add(SLOT_ALIGN)?;
-    let layout = Layout::from_size_align(with_room, 1).ok()?;
-    // SAFETY: the layout has a size above 0: `SLOT_ALIGN` at least.
-    let start = unsafe { alloc_zeroed(layout) };
-    let Some(start) = NonNull::new(start) else {
-        return Some(Err(SlotError::OutOfMemory { slot_bytes: len }));
-    };
-    let address = start.addr().get();
-    let skipped = address.next_multiple_of(SLOT_ALIGN) - address;
-    // SAFETY: less than `SLOT_ALIGN` bytes on, and the allocation has more.
-    let base = unsafe { start.add(skipped) };
-    let owner = Box::new(Allocation { start, layout });
-    wish_for_huge_pages(&owner);
-    // SAFETY: from `base` on there are `len` initialised bytes, which `owner` frees and
-    // nobody else can reach.
-    Some(Ok(unsafe { Backing::of_host(base, len, owner) }))
+#[cfg(not(all(target_os = "linux", not(miri))))]
+mod zeros {
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::num::NonZeroUsize;
+    use std::ptr::NonNull;
+
+    use super::SLOT_ALIGN;
+
+    /// An allocation; whoever owns the value owns the bytes.
+    #[derive(Debug)]
+    pub(super) struct Zeros {
+        pub(super) start: NonNull<u8>,
+        layout: Layout,
+    }
+
+    impl Zeros {
+        /// So many; `None` where there is no memory.
+        pub(super) fn new(len: NonZeroUsize) -> Option<Self> {
+            let layout = Layout::from_size_align(len.get(), SLOT_ALIGN).ok()?;
+            // SAFETY: the layout has a size above 0.
+            let start = unsafe { alloc_zeroed(layout) };
+            Some(Self { start: NonNull::new(start)?, layout })
+        }
+    }
+
+    impl Drop for Zeros {
+        fn drop(&mut self) {
+            // SAFETY: `start` came from `alloc_zeroed` with this very layout and is freed once,
+            // because the value cannot be copied.
+            unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        }
+    }
 }
+
+// SAFETY: `start` is the only pointer to bytes that this value owns and never looks into, so it
+// moves between threads as a `Box<[u8]>` would.
+unsafe impl Send for Zeros {}
+
+// SAFETY: a shared `Zeros` gives no access at all.
+unsafe impl Sync for Zeros {}
 
 /// Below this no huge page fits.
 const HUGE_PAGE: usize = 2 << 20;
@@ -78,21 +128,16 @@ const HUGE_PAGE: usize = 2 << 20;
 /// written in half the time (docs/measured.md). A wish only: where the system has none, or was
 /// told never to give any, everything is as before.
 ///
-/// It is said of all pages that the allocation touches, so that those of neighbours join and a
-/// huge page may lie across two slots.
+/// Neighbours whose pages adjoin join, so that a huge page may lie across two slots.
 #[cfg(all(target_os = "linux", not(miri)))]
-fn wish_for_huge_pages(memory: &Allocation) {
-    let len = memory.layout.size();
-    if len < HUGE_PAGE {
+fn wish_for_huge_pages(memory: &Zeros) {
+    if memory.len < HUGE_PAGE {
         return;
     }
-    let within = memory.start.addr().get() % SLOT_ALIGN;
-    let (first, all) = (memory.start.as_ptr().wrapping_sub(within), within + len);
-    let Some(first) = NonNull::new(first.cast()) else { return };
     let advice = nix::sys::mman::MmapAdvise::MADV_HUGEPAGE;
-    // SAFETY: the advice changes no byte, neither of ours nor of what shares a page with them.
-    let _ = unsafe { nix::sys::mman::madvise(first, all, advice) };
+    // SAFETY: the advice changes no byte, and is of our own mapping alone.
+    let _ = unsafe { nix::sys::mman::madvise(memory.start.cast(), memory.len, advice) };
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
-fn wish_for_huge_pages(_: &Allocation) {}
+fn wish_for_huge_pages(_: &Zeros) {}

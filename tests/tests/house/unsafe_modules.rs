@@ -92,7 +92,10 @@ pub(crate) const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/capi/src/memory.rs", "follows addresses that C gives"),
     ("crates/capi/src/status.rs", "exports names of C"),
     ("fuzz/src/doors.rs", "calls C's doors as C does, with addresses"),
-    ("crates/slots/src/heap.rs", "takes memory of the allocator, and gives it back"),
+    (
+        "crates/slots/src/heap.rs",
+        "takes memory of the kernel or the allocator, and gives it back",
+    ),
     ("crates/slots/src/memory.rs", "takes memory of others at their word"),
     ("crates/slots/src/slot.rs", "splits a slot's memory among the workers that fill it"),
     (

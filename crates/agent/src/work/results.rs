@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bothends_core::sample::FileIdx;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::session::{RowKey, Work};
 use crate::store::Identity;
@@ -26,6 +26,9 @@ const STALE_NS: u64 = 30_000_000_000;
 
 /// What an entry takes besides its bytes, rounded up.
 const ENTRY_BYTES: u64 = 256;
+
+/// So much is copied and hashed at a time: the second finds it in the first-level cache.
+const PART_BYTES: usize = 8 << 10;
 
 /// A sample that was made, for others.
 #[derive(Debug)]
@@ -117,12 +120,22 @@ enum Entry<W> {
 }
 
 impl Original<'_> {
-    /// Copies it to where it is wanted; `None` where it is not what was made any more.
+    /// Copies it to where it is wanted; `None` where it is not what was made any more, and the place means nothing.
     pub(crate) fn copy_to(&self, place: &mut [u8]) -> Option<()> {
-        let is_changed = |checksum| xxh3_64(self.bytes) != checksum;
-        let is_sound =
-            place.len() == self.bytes.len() && !self.checksum.is_some_and(is_changed);
-        is_sound.then(|| place.copy_from_slice(self.bytes))
+        if place.len() != self.bytes.len() {
+            return None;
+        }
+        let Some(checksum) = self.checksum else {
+            place.copy_from_slice(self.bytes);
+            return Some(());
+        };
+        let mut hash = Xxh3::new();
+        for (to, from) in place.chunks_mut(PART_BYTES).zip(self.bytes.chunks(PART_BYTES))
+        {
+            to.copy_from_slice(from);
+            hash.update(to);
+        }
+        (hash.digest() == checksum).then_some(())
     }
 
     /// What it takes where it is kept.
@@ -134,8 +147,14 @@ impl Original<'_> {
 impl Made {
     /// A copy of its own, to be kept.
     fn of(original: Original<'_>) -> Self {
-        let Original { bytes, source, is_damaged, .. } = original;
-        Self { bytes: bytes.into(), checksum: xxh3_64(bytes), source, is_damaged }
+        let Original { bytes: made, source, is_damaged, .. } = original;
+        let (mut bytes, mut hash) = (Vec::with_capacity(made.len()), Xxh3::new());
+        for part in made.chunks(PART_BYTES) {
+            bytes.extend_from_slice(part);
+            hash.update(part);
+        }
+        let (bytes, checksum) = (bytes.into_boxed_slice(), hash.digest());
+        Self { bytes, checksum, source, is_damaged }
     }
 
     pub(crate) fn original(&self) -> Original<'_> {
