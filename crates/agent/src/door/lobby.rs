@@ -14,11 +14,11 @@ pub(super) const GLANCE: Duration = Duration::from_millis(5);
 /// Connections that may be silent with a thread of their own, and as many without one.
 pub(super) const MOST_SILENT: usize = MAX_UNADMITTED / 2;
 
-/// Connections that are taken in each [`GLANCE`] while as many are silent as may be: at most 3,200 a second. Each of
+/// Connections that are taken in each [`GLANCE`] while as many are silent as may be: at most 2,200 a second. Each of
 /// ten thousand that were opened again when they were closed cost an accept and a close as often as the agent was quick
-/// enough, a tenth of what it had for its hosts. This way one is silent for 10 ms before another has its place, and a
+/// enough, a tenth of what it had for its hosts. This way one is silent for 15 ms before another has its place, and a
 /// host that comes last of the 4,096 that the kernel lets wait at a Unix socket is heard within its two seconds.
-pub(super) const MOST_AT_ONCE: usize = 16;
+pub(super) const MOST_AT_ONCE: usize = 11;
 
 /// Connections that have no thread because they have not said a word, the oldest first.
 #[derive(Debug, Default)]
