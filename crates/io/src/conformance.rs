@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Buffer, Direct, IoError, OpenFile, ReadDone, ReadRequest, Reader, ReaderConfig,
-    ReaderKind, Refusal,
+    ALIGNMENT, Buffer, Direct, IoError, OpenFile, ReadDone, ReadInto, ReadRequest,
+    Reader, ReaderConfig, ReaderKind, Refusal,
 };
 
 /// Longest wait for a read that must end, on any machine.
@@ -77,6 +77,9 @@ pub fn all(subject: &Subject) {
     what_cannot_be_read_is_named(subject);
     read_into_fills_any_slice(subject);
     read_into_leaves_other_reads_alone(subject);
+    read_all_fills_every_place(subject);
+    read_all_names_what_fails(subject);
+    read_all_leaves_other_reads_alone(subject);
     nothing_on_its_way_means_no_wait(subject);
     dropping_a_reader_is_safe(subject);
 }
@@ -296,6 +299,107 @@ pub fn read_into_leaves_other_reads_alone(subject: &Subject) {
     let mut buffer = Buffer::new(2 << 20);
     reader.read_into(&file, 4096, buffer.as_mut_slice()).expect("it is there");
     assert!(*buffer.as_slice() == expected[4096..4096 + (2 << 20)]);
+    assert_eq!(reader.in_flight(), 8);
+    let mut n_done = 0;
+    while let Some(done) = reader.poll(PATIENCE) {
+        let start = position(done.tag * 4096);
+        assert!(*done.result.expect("it is there") == expected[start..start + 5000]);
+        n_done += 1;
+    }
+    assert_eq!(n_done, 8);
+}
+
+/// Fifty places, more than the reader has: with room for whole blocks as they lie in the file, a byte
+/// further, and without room for the last block. Nothing outside the rooms is written.
+pub fn read_all_fills_every_place(subject: &Subject) {
+    const PLACE: usize = 128 << 10;
+    let mut reader = subject.reader();
+    let (file, expected) = subject.file("all", 3_000_001);
+    let mut ranges: Vec<_> =
+        (0..50).map(|n| (n * 49_957, 1 + n * 7919 % 100_000)).collect();
+    ranges[7].1 = 0;
+    // The file's last bytes, inside a block.
+    ranges[49].0 = expected.len() - ranges[49].1;
+    let mut buffer = Buffer::new(ranges.len() * PLACE);
+    for (shift, unit) in [(0, ALIGNMENT), (1, ALIGNMENT), (0, 1)] {
+        let place = |offset: usize, len: usize| {
+            let at = offset % ALIGNMENT + shift;
+            (at, ALIGNMENT..ALIGNMENT + (at + len).next_multiple_of(unit))
+        };
+        buffer.as_mut_slice().fill(0xA5);
+        let places = buffer.as_mut_slice().chunks_mut(PLACE);
+        let mut reads: Vec<_> = ranges
+            .iter()
+            .zip(places)
+            .map(|(&(offset, len), memory)| {
+                let (at, room) = place(offset, len);
+                let (offset, room) = (offset as u64, &mut memory[room]);
+                ReadInto { file: &file, offset, len, room, at }
+            })
+            .collect();
+        let results = reader.read_all(&mut reads);
+        assert_eq!(results.len(), ranges.len());
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+        let places = buffer.as_slice().chunks(PLACE);
+        for (&(offset, len), memory) in ranges.iter().zip(places) {
+            let (at, room) = place(offset, len);
+            let bytes = &memory[room.start + at..][..len];
+            assert!(*bytes == expected[offset..offset + len], "{len} from {offset}");
+            let mut outside = memory[..room.start].iter().chain(&memory[room.end..]);
+            assert!(outside.all(|&byte| byte == 0xA5), "outside of {len} from {offset}");
+        }
+    }
+}
+
+/// Those that fail are named, and the others are read.
+pub fn read_all_names_what_fails(subject: &Subject) {
+    let mut reader = subject.reader();
+    let (file, expected) = subject.file("all-fails", 100_000);
+    let offsets = [0, 99_000, u64::MAX - 1, 200_000, 9001];
+    let mut buffer = Buffer::new(offsets.len() << 14);
+    let rooms = buffer.as_mut_slice().chunks_mut(1 << 14);
+    let mut reads: Vec<_> = offsets
+        .iter()
+        .zip(rooms)
+        .map(|(&offset, room)| {
+            let at = position(offset % ALIGNMENT as u64);
+            ReadInto { file: &file, offset, len: 5000, room, at }
+        })
+        .collect();
+    let results = reader.read_all(&mut reads);
+    assert_eq!(results.len(), reads.len());
+    for (read, result) in reads.iter().zip(results) {
+        let expected = expected.get(usize::try_from(read.offset).unwrap_or(usize::MAX)..);
+        match (expected.and_then(|rest| rest.get(..5000)), result) {
+            (Some(expected), Ok(())) => {
+                assert!(read.room[read.at..][..5000] == *expected, "at {}", read.offset);
+            }
+            (None, Err(IoError::Truncated { .. })) => {}
+            (_, result) => panic!("at {}: {result:?}", read.offset),
+        }
+    }
+    assert!(reader.read_all(&mut []).is_empty());
+}
+
+/// Reads on their way stay on their way, though they have all the places at first.
+pub fn read_all_leaves_other_reads_alone(subject: &Subject) {
+    const LEN: usize = 65_536;
+    let mut reader = subject.reader();
+    let (file, expected) = subject.file("all-both", 3 << 20);
+    for tag in 0..8 {
+        reader.submit(request(&file, tag * 4096, 5000, tag)).expect("there is a place");
+    }
+    let mut buffer = Buffer::new(20 * LEN);
+    let rooms = buffer.as_mut_slice().chunks_mut(LEN).enumerate();
+    let mut reads: Vec<_> = rooms
+        .map(|(n, room)| {
+            let offset = (n * LEN) as u64;
+            ReadInto { file: &file, offset, len: LEN, room, at: 0 }
+        })
+        .collect();
+    let results = reader.read_all(&mut reads);
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert!(*buffer.as_slice() == expected[..20 * LEN]);
     assert_eq!(reader.in_flight(), 8);
     let mut n_done = 0;
     while let Some(done) = reader.poll(PATIENCE) {

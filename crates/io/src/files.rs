@@ -95,8 +95,10 @@ impl OpenFile {
         self.block() > 1
     }
 
-    /// What reads begin and end at multiples of now, in bytes: 1, or at most [`ALIGNMENT`].
-    pub(crate) fn block(&self) -> usize {
+    /// What reads begin and end at multiples of now, in memory and in the file, in bytes: 1, or a
+    /// power of two of at most [`ALIGNMENT`].
+    #[must_use]
+    pub fn block(&self) -> usize {
         self.block.load(Ordering::Relaxed)
     }
 

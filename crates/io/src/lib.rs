@@ -42,7 +42,7 @@ pub use files::{Direct, Files, OpenFile};
 pub use folder::Folder;
 pub use list::list;
 pub use reader::{
-    ReadDone, ReadRequest, Reader, ReaderConfig, ReaderKind, Refusal, Refused,
+    ReadDone, ReadInto, ReadRequest, Reader, ReaderConfig, ReaderKind, Refusal, Refused,
 };
 pub use readers::open::open_reader;
 pub use readers::pread::PreadReader;

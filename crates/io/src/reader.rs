@@ -23,6 +23,43 @@ pub struct ReadRequest {
     pub tag: u64,
 }
 
+/// Bytes to read into memory of the caller's, with room round them.
+#[derive(Debug)]
+pub struct ReadInto<'a> {
+    /// The file.
+    pub file: &'a Arc<OpenFile>,
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: usize,
+    /// Memory that may be written to. What it holds besides the bytes means nothing afterwards.
+    pub room: &'a mut [u8],
+    /// Where in `room` the first byte goes.
+    pub at: usize,
+}
+
+impl ReadInto<'_> {
+    /// Where the bytes go.
+    ///
+    /// # Panics
+    /// When they do not lie in the room: a mistake of the caller.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        &mut self.room[self.at..][..self.len]
+    }
+
+    /// The span, and the part of the room that is its window: what is read goes there without
+    /// a copy. `None` where there is nothing to read, or where whole blocks have no place in
+    /// the room as they lie in the file. Only the span is asked for the block, for the file may
+    /// go buffered at any time.
+    pub(crate) fn window(&mut self) -> Option<(Span, &mut [u8])> {
+        let span = Span::new(self.file, self.offset, self.len).ok()?;
+        let start = self.at.checked_sub(span.range().start)?;
+        let window = self.room.get_mut(start..)?.get_mut(..span.window_bytes())?;
+        let is_aligned = window.as_ptr().addr().is_multiple_of(span.block());
+        (is_aligned && !span.is_done()).then_some((span, window))
+    }
+}
+
 /// A read that ended.
 #[derive(Debug)]
 pub struct ReadDone {
@@ -65,6 +102,8 @@ pub enum Refusal {
 /// 5. `poll` returns at once when nothing is on its way, and after `timeout` at the latest
 ///    as far as the kernel allows: a plain `pread` of a dead disk does not end.
 /// 6. Dropping a reader waits for the reads on their way; [`Bytes`] stay good.
+/// 7. `read_into` and `read_all` return only when no read of theirs is on its way, whatever
+///    happens: the memory is their caller's.
 ///
 /// `conformance` holds these as callable checks.
 pub trait Reader: Send + Debug {
@@ -91,6 +130,20 @@ pub trait Reader: Send + Debug {
         offset: u64,
         dst: &mut [u8],
     ) -> Result<(), IoError>;
+
+    /// Reads into many places and waits for all of them, several at a time where the reader can,
+    /// while other reads go on; what became of each, in order. Past the page cache and without
+    /// a copy where the file is direct and the room holds whole [blocks](OpenFile::block) round
+    /// the bytes, at addresses as they lie in the file. The others are read one after another,
+    /// as by [`read_into`](Self::read_into). Blocks as long as the disk takes.
+    ///
+    /// # Errors
+    /// Of each: [`IoError::Truncated`], [`IoError::Failed`], [`IoError::Ring`]; its room may
+    /// then be filled in part.
+    ///
+    /// # Panics
+    /// When bytes do not lie in their room.
+    fn read_all(&mut self, reads: &mut [ReadInto<'_>]) -> Vec<Result<(), IoError>>;
 
     /// Requests that were taken and have not come out of `poll`.
     fn in_flight(&self) -> usize;
@@ -220,5 +273,46 @@ impl Read {
         let range = self.span.range();
         let result = result.map(|()| Bytes::new(self.memory, range));
         ReadDone { tag: self.tag, result }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ALIGNMENT, Direct};
+
+    /// Bytes 5001 to 14,001 lie in blocks 1 to 3: with all three in the room, and with less.
+    #[test]
+    fn a_window_is_where_the_room_holds_its_blocks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, vec![7; 50_000]).unwrap();
+        for direct in [Direct::Auto, Direct::Off] {
+            let file = Arc::new(OpenFile::open(&path, direct).unwrap());
+            let is_buffered = file.block() == 1;
+            let mut memory = Buffer::new(64 << 10);
+            let mut has_window = |room: std::ops::Range<usize>, at: usize, len: usize| {
+                let room = &mut memory.as_mut_slice()[room];
+                let mut read = ReadInto { file: &file, offset: 5001, len, room, at };
+                let window = read.window().map(|(span, window)| {
+                    assert_eq!(window.len(), span.window_bytes());
+                    window.as_ptr().addr() + span.range().start
+                });
+                let bytes = read.bytes().as_ptr().addr();
+                window.inspect(|at| assert_eq!(*at, bytes)).is_some()
+            };
+            let first = ALIGNMENT + 5001 % ALIGNMENT;
+            let (end, last) = (4 * ALIGNMENT, first + 9000);
+            assert!(has_window(ALIGNMENT..end, first - ALIGNMENT, 9000));
+            // At another place of a block than in the file.
+            let is_there = has_window(ALIGNMENT..end, first + 1 - ALIGNMENT, 9000);
+            assert_eq!(is_there, is_buffered);
+            // Less room than blocks, before and behind.
+            assert_eq!(has_window(first..end, 0, 9000), is_buffered);
+            let is_there = has_window(ALIGNMENT..last, first - ALIGNMENT, 9000);
+            assert_eq!(is_there, is_buffered);
+            assert_eq!(has_window(first..last, 0, 9000), is_buffered);
+            assert!(!has_window(ALIGNMENT..end, first - ALIGNMENT, 0), "nothing to read");
+        }
     }
 }

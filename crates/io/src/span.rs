@@ -72,6 +72,11 @@ impl Span {
         self.window
     }
 
+    /// What reads begin and end at multiples of.
+    pub(crate) fn block(&self) -> usize {
+        self.block
+    }
+
     /// Where in the window the request lies.
     pub(crate) fn range(&self) -> Range<usize> {
         self.skip..self.skip + self.len

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::reader::Read;
 use crate::span::{Next, Span};
 use crate::{
-    ALIGNMENT, Buffer, IoError, OpenFile, Pool, ReadDone, ReadRequest, Reader,
+    ALIGNMENT, Buffer, IoError, OpenFile, Pool, ReadDone, ReadInto, ReadRequest, Reader,
     ReaderConfig, Refusal, Refused,
 };
 
@@ -48,6 +48,16 @@ impl PreadReader {
             note,
         }
     }
+
+    /// Reads into one place.
+    fn read_one(&mut self, read: &mut ReadInto<'_>) -> Result<(), IoError> {
+        let (file, offset) = (read.file, read.offset);
+        self.bytes_read += match read.window() {
+            Some((mut span, window)) => fill(file, &mut span, window)?,
+            None => fill_slice(file, offset, read.bytes())?,
+        };
+        Ok(())
+    }
 }
 
 impl Reader for PreadReader {
@@ -80,6 +90,10 @@ impl Reader for PreadReader {
     ) -> Result<(), IoError> {
         self.bytes_read += fill_slice(file, offset, dst)?;
         Ok(())
+    }
+
+    fn read_all(&mut self, reads: &mut [ReadInto<'_>]) -> Vec<Result<(), IoError>> {
+        reads.iter_mut().map(|read| self.read_one(read)).collect()
     }
 
     fn in_flight(&self) -> usize {

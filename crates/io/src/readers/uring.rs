@@ -23,8 +23,8 @@ use crate::reader::Read;
 use crate::readers::pread::{direct_len, fill_slice};
 use crate::span::{Next, Span};
 use crate::{
-    Buffer, IoError, OpenFile, Pool, ReadDone, ReadRequest, Reader, ReaderConfig,
-    Refusal, Refused,
+    Buffer, IoError, OpenFile, Pool, ReadDone, ReadInto, ReadRequest, Reader,
+    ReaderConfig, Refusal, Refused,
 };
 
 /// Parts of this size, in bytes, keep the queue full while one large range is read.
@@ -51,9 +51,10 @@ pub struct UringReader {
     slots: Vec<Slot>,
     free: Vec<usize>,
     ready: VecDeque<ReadDone>,
-    /// Parts of the `read_into` under way, and the first thing that went wrong with them.
+    /// Parts of the `read_into` or `read_all` under way, and what went wrong, by the number of the
+    /// read.
     n_parts: usize,
-    part_error: Option<IoError>,
+    part_errors: Vec<(usize, IoError)>,
     /// The ring cannot be entered any more.
     broken: Option<Errno>,
     bytes_read: u64,
@@ -72,20 +73,31 @@ enum Slot {
     },
 }
 
-/// A part of a `read_into`.
+/// A part of a `read_into`, or one of the reads of a `read_all`.
 #[derive(Debug)]
 struct Part {
+    /// Which of the reads it belongs to.
+    nth: usize,
     file: Arc<OpenFile>,
     span: Span,
     dst: Destination,
 }
 
-/// Where a part goes: memory that `read_into` borrows until all its parts are back.
+/// Where a part goes: memory that is borrowed until all parts are back.
 #[derive(Debug, Clone, Copy)]
 struct Destination(*mut u8);
 
-// SAFETY: a destination lives inside one call of `read_into`, which stays on its thread.
+// SAFETY: a destination is used inside one call of `read_into` or `read_all`, which stays on its
+// thread.
 unsafe impl Send for Destination {}
+
+/// A part that is not begun, and the memory that is its span's whole window.
+struct Due<'a> {
+    nth: usize,
+    file: &'a Arc<OpenFile>,
+    span: Span,
+    window: &'a mut [u8],
+}
 
 impl UringReader {
     /// A ring of that depth and those buffers.
@@ -106,7 +118,7 @@ impl UringReader {
             free: (0..depth).collect(),
             ready: VecDeque::with_capacity(depth),
             n_parts: 0,
-            part_error: None,
+            part_errors: Vec::new(),
             broken: None,
             bytes_read: 0,
             note: refused.map(|error| {
@@ -161,7 +173,7 @@ impl UringReader {
         };
         let entry = entry.user_data(slot as u64);
         // SAFETY: the file stays open and the memory alive and untouched until this slot's
-        // completion: the slot owns both (a part's memory is borrowed by `read_into`, which
+        // completion: the slot owns both (a part's memory is borrowed by `read_parts`, which
         // returns only when no part is with the kernel).
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.expect("the ring has an entry for every slot");
@@ -219,9 +231,9 @@ impl UringReader {
                         self.slots[slot] = Slot::Part(part);
                         return self.push(slot);
                     }
-                    // `read_into` says that the ring is broken.
+                    // Whoever waits for it says that the ring is broken.
                     Next::Read | Next::Done => {}
-                    Next::Fail(error) => self.part_error = Some(error),
+                    Next::Fail(error) => self.part_errors.push((part.nth, error)),
                 }
                 self.n_parts -= 1;
             }
@@ -260,28 +272,27 @@ impl UringReader {
         n_busy - self.ring.submission().len()
     }
 
-    /// Reads `dst` in parts, as many at a time as there are slots. Waits until the kernel
-    /// has none of them, whatever happens: `dst` is only borrowed.
-    fn read_parts(&mut self, file: &Arc<OpenFile>, offset: u64, dst: &mut [u8]) {
-        // The whole range first: the parts' offsets then have room in a u64.
-        self.part_error = Span::new(file, offset, dst.len()).err();
-        for (n, part) in dst.chunks_mut(PART_BYTES).enumerate() {
+    /// Reads parts, as many at a time as there are slots; none of a read that has failed. Waits
+    /// until the kernel has none of them, whatever happens: their memory is only borrowed. They are
+    /// a list and no iterator, so that no code of a caller's can unwind past the wait.
+    fn read_parts(&mut self, parts: Vec<Due<'_>>) {
+        let is_whole = |due: &Due<'_>| due.window.len() == due.span.window_bytes();
+        debug_assert!(parts.iter().all(is_whole), "a window is all of its span's");
+        for Due { nth, file, span, window } in parts {
             while self.free.is_empty() && self.broken.is_none() {
                 self.enter(1, LONGEST_WAIT);
                 self.reap();
             }
-            if self.broken.is_some() || self.part_error.is_some() {
+            if self.broken.is_some() {
                 break;
             }
-            match Span::new(file, offset + (n * PART_BYTES) as u64, part.len()) {
-                Ok(span) => {
-                    let Some(free) = self.free.pop() else { break };
-                    let (file, dst) = (Arc::clone(file), Destination(part.as_mut_ptr()));
-                    self.n_parts += 1;
-                    self.start(free, Slot::Part(Part { file, span, dst }));
-                }
-                Err(error) => self.part_error = Some(error),
+            if self.part_errors.iter().any(|(failed, _)| *failed == nth) {
+                continue;
             }
+            let Some(free) = self.free.pop() else { break };
+            let (file, dst) = (Arc::clone(file), Destination(window.as_mut_ptr()));
+            self.n_parts += 1;
+            self.start(free, Slot::Part(Part { nth, file, span, dst }));
         }
         while self.n_parts > 0 && !(self.broken.is_some() && self.n_with_kernel() == 0) {
             self.enter(1, LONGEST_WAIT);
@@ -335,15 +346,48 @@ impl Reader for UringReader {
         dst: &mut [u8],
     ) -> Result<(), IoError> {
         let (direct, rest) = dst.split_at_mut(direct_len(file, offset, dst));
-        self.read_parts(file, offset, direct);
-        if let Some(error) = self.part_error.take() {
+        let n_direct = direct.len();
+        // The whole range first: the parts' offsets then have room in a u64.
+        Span::new(file, offset, n_direct)?;
+        let mut parts = Vec::with_capacity(n_direct.div_ceil(PART_BYTES));
+        for (n, window) in direct.chunks_mut(PART_BYTES).enumerate() {
+            let span = Span::new(file, offset + (n * PART_BYTES) as u64, window.len())?;
+            parts.push(Due { nth: 0, file, span, window });
+        }
+        self.read_parts(parts);
+        if let Some((_, error)) = self.part_errors.drain(..).next() {
             return Err(error);
         }
         if self.broken.is_some() {
             return Err(self.broken_error());
         }
-        self.bytes_read += fill_slice(file, offset + direct.len() as u64, rest)?;
+        self.bytes_read += fill_slice(file, offset + n_direct as u64, rest)?;
         Ok(())
+    }
+
+    fn read_all(&mut self, reads: &mut [ReadInto<'_>]) -> Vec<Result<(), IoError>> {
+        let (mut parts, mut others) = (Vec::with_capacity(reads.len()), Vec::new());
+        for (nth, read) in reads.iter_mut().enumerate() {
+            let file = read.file;
+            match read.window() {
+                Some((span, window)) => parts.push(Due { nth, file, span, window }),
+                None => others.push(nth),
+            }
+        }
+        self.read_parts(parts);
+        let end = || match self.broken {
+            None => Ok(()),
+            Some(_) => Err(self.broken_error()),
+        };
+        let mut results: Vec<_> = reads.iter().map(|_| end()).collect();
+        for (nth, error) in self.part_errors.drain(..) {
+            results[nth] = Err(error);
+        }
+        for nth in others {
+            let (file, offset) = (reads[nth].file, reads[nth].offset);
+            results[nth] = self.read_into(file, offset, reads[nth].bytes());
+        }
+        results
     }
 
     fn in_flight(&self) -> usize {
@@ -485,5 +529,29 @@ mod tests {
         let mut dst = Buffer::new(2 << 20);
         let error = reader.read_into(&file, 0, dst.as_mut_slice()).unwrap_err();
         assert!(matches!(error, IoError::Ring { .. }), "{error}");
+    }
+
+    /// Nothing was handed to the kernel, so there is nothing to wait for.
+    #[test]
+    fn a_ring_that_breaks_at_the_first_entry_gives_the_places_back() {
+        let Some(mut reader) = reader(&ReaderConfig::default()) else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let file = Arc::new(OpenFile::open(&path, Direct::Auto).unwrap());
+        let null = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: both are open; the ring's mapped queues keep the ring itself alive.
+        unsafe { nix::libc::dup2(null.as_raw_fd(), reader.ring.as_raw_fd()) };
+        let mut memory = Buffer::new(20 * 8192);
+        for _ in 0..2 {
+            let rooms = memory.as_mut_slice().chunks_mut(8192);
+            let mut reads: Vec<_> = rooms
+                .map(|room| ReadInto { file: &file, offset: 0, len: 8192, room, at: 0 })
+                .collect();
+            for result in reader.read_all(&mut reads) {
+                assert!(matches!(result, Err(IoError::Ring { .. })), "{result:?}");
+            }
+            assert_eq!(reader.in_flight(), 0);
+        }
     }
 }
