@@ -59,9 +59,22 @@ pub struct Limits {
 pub struct Placed {
     /// Which, counted from the record's first byte.
     pub bytes: Range<u64>,
-    /// The byte of the upload that the first goes to; no two ranges share 16 bytes.
+    /// The byte of the upload that the first goes to.
     pub at: u32,
+    /// Bytes of the upload round them that are theirs, too: whole blocks of the file that they are
+    /// read from. No two rooms share 16 bytes.
+    pub room: Range<u32>,
 }
+
+/// Where records begin in their file, and what reads of it begin and end at multiples of.
+#[derive(Debug, Clone, Copy)]
+struct ReadBy {
+    record_at: u64,
+    block: u32,
+}
+
+/// Through the page cache, or from memory.
+const ANYWHERE: ReadBy = ReadBy { record_at: 0, block: 1 };
 
 /// Descriptions of crops of one size, and the places of their bytes.
 #[derive(Debug)]
@@ -70,6 +83,8 @@ pub struct Batch {
     numerics: Numerics,
     limits: Limits,
     pub(crate) lists: Lists,
+    /// How the records that are added next are read.
+    read_by: ReadBy,
     /// Bytes of data placed so far.
     data_bytes: u32,
     /// Pieces of scratch memory taken so far.
@@ -106,6 +121,7 @@ impl Batch {
             numerics,
             limits,
             lists: Lists::default(),
+            read_by: ANYWHERE,
             data_bytes: 0,
             scratch: 0,
             shared: Shared::default(),
@@ -117,6 +133,7 @@ impl Batch {
     /// Forgets its crops, keeps its memory.
     pub fn clear(&mut self) {
         self.lists.truncate([0; N_LISTS]);
+        self.read_by = ANYWHERE;
         self.data_bytes = 0;
         self.scratch = 0;
         self.shared = Shared::default();
@@ -186,6 +203,18 @@ impl Batch {
         self.lists.put(at, descriptions);
     }
 
+    /// Says of the records that are added from now on, until [`Self::clear`], that they begin at byte
+    /// `record_at` of a file that is read in blocks of `block` bytes, a power of two. Their bytes are
+    /// placed as they lie in its blocks, so that whole ones are read into their rooms without a
+    /// copy; the upload is to begin at a multiple of `block`, too.
+    ///
+    /// # Panics
+    /// When `block` is no power of two.
+    pub fn read_by(&mut self, record_at: u64, block: usize) {
+        assert!(block.is_power_of_two(), "blocks of {block} bytes");
+        self.read_by = ReadBy { record_at, block: number(block) };
+    }
+
     /// Adds a crop of a record of blocks, which becomes row `row` of the output. The record's
     /// bytes that are returned are to be in the upload when the kernels run.
     ///
@@ -246,17 +275,19 @@ impl Batch {
         added
     }
 
-    /// Places for so many bytes of data.
-    pub(crate) fn place(&mut self, n_bytes: u64) -> Result<u32, NotHere> {
-        let at = self.data_bytes.next_multiple_of(PIECE_BYTES);
-        let n_bytes = u32::try_from(n_bytes).map_err(|_| NotHere::NoRoom)?;
-        let end = at.checked_add(n_bytes).ok_or(NotHere::NoRoom)?;
+    /// A place for these bytes of the record, with the room round it.
+    pub(crate) fn place(&mut self, bytes: Range<u64>) -> Result<Placed, NotHere> {
+        let ReadBy { record_at, block } = self.read_by;
+        let begin = self.data_bytes.next_multiple_of(block.max(PIECE_BYTES));
+        let in_file = record_at.checked_add(bytes.start).ok_or(NotHere::NoRoom)?;
+        let [skip, len] = [in_file % u64::from(block), bytes.end - bytes.start];
+        let at = begin + u32::try_from(skip).map_err(|_| NotHere::NoRoom)?;
+        let len = u32::try_from(len).map_err(|_| NotHere::NoRoom)?;
+        let end = at.checked_add(len).and_then(|end| end.checked_next_multiple_of(block));
         // Kernels count bytes of the upload in 32 bits, and look beyond a little.
-        if end > u32::MAX / 2 {
-            return Err(NotHere::NoRoom);
-        }
+        let end = end.filter(|end| *end <= u32::MAX / 2).ok_or(NotHere::NoRoom)?;
         self.data_bytes = end;
-        Ok(at)
+        Ok(Placed { bytes, at, room: begin..end })
     }
 
     /// Scratch memory for so many bytes: its first piece.
@@ -277,8 +308,7 @@ impl Batch {
         let head = blocks.head();
         let [_, down] = &layout.mcus;
         let groups = blocks.groups_of(down.clone());
-        let bytes = head.bytes_of(groups.clone());
-        let at = self.place(bytes.end - bytes.start)?;
+        let placed = self.place(head.bytes_of(groups.clone()))?;
         let crop = number(self.len());
         let rows_per_mcu: usize = layout.components().map(|c| c.blocks[1]).sum();
         let rows_per_group = number(blocks.profile().group_mcus() * rows_per_mcu);
@@ -286,7 +316,7 @@ impl Batch {
         for group in groups.start..=groups.end {
             let before = head.bytes_of(groups.start..group);
             let before = u32::try_from(before.end - before.start);
-            self.lists.ends.push(at + before.map_err(|_| NotHere::NoRoom)?);
+            self.lists.ends.push(placed.at + before.map_err(|_| NotHere::NoRoom)?);
         }
         let most = (LANES / rows_per_group).max(1) as usize;
         let mut group = groups.start;
@@ -312,7 +342,7 @@ impl Batch {
             }
             group += n;
         }
-        Ok(Placed { bytes, at })
+        Ok(placed)
     }
 
     /// What all forms of pictures have in common.

@@ -16,13 +16,14 @@
 //! included, from a [`Source`].
 //!
 //! Nothing here decides a crop, computes a pixel on the host or starts a thread. Read `batch.rs`
-//! first, then `decoder.rs`, `source.rs`, `prong.rs`.
+//! first, then `decoder.rs`, `source.rs`, `readings.rs`, `prong.rs`.
 
 mod batch;
 mod decoder;
 mod lists;
 mod not_here;
 mod prong;
+mod readings;
 mod scan;
 mod source;
 mod words;

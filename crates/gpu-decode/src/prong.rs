@@ -9,7 +9,8 @@
 //! the others. Who takes jobs for this producer sees such rows as its time.
 //!
 //! It works when it is polled, on the thread of whoever polls, as transports do: sample by sample, so
-//! that a poll ends at its timeout. Read `source.rs` for where samples come from.
+//! that a poll ends at its timeout, or a little later where it reads (`readings.rs`). Read `source.rs` for
+//! where samples come from.
 #![allow(unsafe_code, reason = "page-locks memory, and copies to and from a device")]
 
 use std::collections::VecDeque;
@@ -27,6 +28,7 @@ use bothends_slots::{
     Rejection, Ring, RingConfig, Slot,
 };
 
+use crate::readings::Readings;
 use crate::{Batch, GpuDecoder, Limits, Source, Status};
 
 /// Jobs that are taken at a time, and lanes.
@@ -84,6 +86,7 @@ pub struct Counts {
 /// Memory of one batch on its way.
 struct Lane {
     batch: Batch,
+    readings: Readings,
     /// Page-locked: the upload, later samples that the host made for a device slot; behind it what
     /// became of the crops.
     staging: HostSlot,
@@ -115,7 +118,7 @@ struct UnderWay {
     target: Target,
     lane: Lane,
     stage: Stage,
-    /// Rows that the host makes, rising until they are begun, and those that it could not.
+    /// Rows that the host makes, rising once they are judged, and those that it could not.
     left: Vec<u32>,
     bad: Vec<u32>,
     /// Rows that the host has made in spite of damage.
@@ -128,7 +131,7 @@ struct UnderWay {
 /// How far a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// So many of its samples are described, and their bytes read.
+    /// So many of its samples are described, and the bytes of most of them read.
     Reading(usize),
     /// All of the device's work on it is enqueued.
     Decoding,
@@ -196,6 +199,7 @@ impl<S: Source> GpuProng<S> {
         let timed = || self.driver.create_timed_event();
         Ok(Lane {
             batch: Batch::new(size, numerics, limits),
+            readings: Readings::default(),
             staging,
             input: self.driver.allocate(limits.input_bytes as usize)?,
             output: self.driver.allocate(self.sample_bytes() * max_batch as usize)?,
@@ -223,6 +227,8 @@ impl<S: Source> GpuProng<S> {
         {
             let Some((job, target)) = self.waiting.pop_front() else { break };
             lane.batch.clear();
+            // A job that was abandoned leaves some.
+            lane.readings.clear();
             self.under_way.push_back(UnderWay {
                 job,
                 target,
@@ -288,18 +294,18 @@ impl<S: Source> GpuProng<S> {
         }
     }
 
-    /// Describes a sample and reads its bytes; one that the GPU does not make is left to the host.
+    /// Describes a sample, and reads the bytes of several once they are enough; one that the GPU does
+    /// not make is left to the host.
     fn read(&mut self, at: &mut UnderWay, nth: usize) {
         let UnderWay { job, lane, left, .. } = at;
         let row = u32::try_from(nth).unwrap_or(u32::MAX);
         let key = (job.epoch, job.samples[nth]);
-        let described = self.source.describe(key, row, &mut lane.batch);
-        let is_read = described.is_ok_and(|reading| {
-            let to = &mut lane.staging[reading.at as usize..][..reading.len];
-            self.source.read(&reading, to).is_ok()
-        });
-        if !is_read {
-            left.push(row);
+        match self.source.describe(key, row, &mut lane.batch) {
+            Ok(reading) => lane.readings.add(row, reading),
+            Err(_) => left.push(row),
+        }
+        if lane.readings.are_enough() || nth + 1 == job.samples.len() {
+            left.extend(lane.readings.read(&mut self.source, &mut lane.staging));
         }
     }
 

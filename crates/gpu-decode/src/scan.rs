@@ -76,7 +76,7 @@ impl Batch {
             return Err(NotHere::OtherForm);
         }
         let bytes = start..(end + AHEAD_BYTES).min(scan_bytes);
-        let at = self.place(bytes.end - bytes.start)?;
+        let placed = self.place(data_at + bytes.start..data_at + bytes.end)?;
         let crop = number(self.len());
         let per_check = note.rows_per_check();
         for first in rows.checked.clone().step_by(per_check) {
@@ -88,7 +88,7 @@ impl Batch {
             let inside =
                 start <= range.start && range.start <= range.end && range.end <= end;
             let sum = note.check(first).filter(|_| inside).ok_or(NotHere::OtherForm)?;
-            let place = |byte: u64| at + number_of_bytes(byte - start);
+            let place = |byte: u64| placed.at + number_of_bytes(byte - start);
             self.lists.checks.push(CheckWords {
                 crop,
                 from: place(range.start),
@@ -96,7 +96,7 @@ impl Batch {
                 sum,
             });
         }
-        Ok(Placed { bytes: data_at + bytes.start..data_at + bytes.end, at })
+        Ok(placed)
     }
 
     /// The scan of a crop whose first uploaded byte lies at `at`.

@@ -6,19 +6,20 @@
 //! by the host.
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::{Decision, Size};
 use bothends_core::sample::{Encoding, Extent, FileIdx, SampleKey};
 use bothends_dataset::Table;
-use bothends_io::{Files, OpenFile, Reader};
+use bothends_io::{Files, OpenFile, ReadInto, Reader};
 use bothends_ops::jpeg::ScanNote;
 use bothends_ops::resize::Crop;
 use bothends_ops::{Damage, Pipeline, Scratch};
 use bothends_side_index::{Name, SideIndex};
 
-use crate::{Batch, NotHere};
+use crate::{Batch, NotHere, Placed};
 
 /// Bytes that a sample needs, and where they go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,18 @@ pub struct Reading {
     pub len: usize,
     /// The byte of the upload that the first goes to.
     pub at: u32,
+    /// Bytes of the upload that may be written to for it: its own are among them.
+    pub room: Range<u32>,
+}
+
+impl Reading {
+    /// What is placed of a record that begins at byte `record_at` of `file`.
+    fn new(placed: Placed, file: FileIdx, record_at: u64) -> Result<Self, NotHere> {
+        let Placed { bytes, at, room } = placed;
+        let len = usize::try_from(bytes.end - bytes.start);
+        let len = len.map_err(|_| NotHere::NoRoom)?;
+        Ok(Self { file, offset: record_at + bytes.start, len, at, room })
+    }
 }
 
 /// Samples to be made.
@@ -47,11 +60,17 @@ pub trait Source: Debug + Send {
         batch: &mut Batch,
     ) -> Result<Reading, NotHere>;
 
-    /// Reads what [`Self::describe`] asked for into `to`, which is as long. Blocks on storage.
+    /// Reads what [`Self::describe`] asked for of some samples, in the order in which it did, each
+    /// to its place in `upload`: several at a time, where storage allows. What became of each.
+    /// Blocks until none is on its way.
     ///
     /// # Errors
-    /// One line: it cannot be read. What is in `to` then means nothing.
-    fn read(&mut self, reading: &Reading, to: &mut [u8]) -> Result<(), String>;
+    /// Of each, one line: it cannot be read. What is in its room then means nothing.
+    fn read(
+        &mut self,
+        readings: &[Reading],
+        upload: &mut [u8],
+    ) -> Vec<Result<(), String>>;
 
     /// Makes a sample on the host, wherever the GPU could not, or says that it is bad; with what is
     /// wrong with its record where it is made all the same.
@@ -118,8 +137,9 @@ impl TableSource {
     ) -> Result<Reading, NotHere> {
         let Extent { file, offset, len } = self.table.extent(key.sample);
         let index = self.side_index.clone().ok_or(NotHere::OtherForm)?;
-        let age = self.open(file).map_err(|_| NotHere::OtherForm)?.age();
-        let name = Name::new(self.table.index_key(key.sample), age);
+        let open = self.open(file).map_err(|_| NotHere::OtherForm)?;
+        batch.read_by(offset, open.block());
+        let name = Name::new(self.table.index_key(key.sample), open.age());
         let mut bytes = std::mem::take(&mut self.memory.note);
         let is_known = index.note_of(name, &mut bytes);
         let note = ScanNote::read(&bytes).filter(|_| is_known).ok_or(NotHere::OtherForm);
@@ -128,10 +148,7 @@ impl TableSource {
             batch.add_jpeg(row, (&note, len), &crop)
         });
         self.memory.note = bytes;
-        let placed = placed?;
-        let n_bytes = placed.bytes.end - placed.bytes.start;
-        let len = usize::try_from(n_bytes).map_err(|_| NotHere::NoRoom)?;
-        Ok(Reading { file, offset: offset + placed.bytes.start, len, at: placed.at })
+        Reading::new(placed?, file, offset)
     }
 }
 
@@ -151,17 +168,39 @@ impl Source for TableSource {
             return self.describe_jpeg(key, row, batch);
         };
         let crop = self.crop(key, blocks.head().size)?;
-        let placed = batch.add_stored(row, blocks, &crop)?;
         let Extent { file, offset, .. } = table.extent(key.sample);
-        let n_bytes = placed.bytes.end - placed.bytes.start;
-        let len = usize::try_from(n_bytes).map_err(|_| NotHere::NoRoom)?;
-        Ok(Reading { file, offset: offset + placed.bytes.start, len, at: placed.at })
+        // One that cannot be opened is not read either.
+        let block = self.open(file).map_or(1, |open| open.block());
+        batch.read_by(offset, block);
+        let placed = batch.add_stored(row, blocks, &crop)?;
+        Reading::new(placed, file, offset)
     }
 
-    fn read(&mut self, reading: &Reading, to: &mut [u8]) -> Result<(), String> {
-        let file = self.open(reading.file)?;
-        let read = self.reader.read_into(&file, reading.offset, to);
-        read.map_err(|error| error.to_string())
+    fn read(
+        &mut self,
+        readings: &[Reading],
+        upload: &mut [u8],
+    ) -> Vec<Result<(), String>> {
+        let files: Vec<_> =
+            readings.iter().map(|reading| self.open(reading.file)).collect();
+        let mut reads = Vec::with_capacity(readings.len());
+        let (mut rest, mut passed) = (upload, 0);
+        for (reading, file) in readings.iter().zip(&files) {
+            let Ok(file) = file else { continue };
+            let [begin, end] = [reading.room.start, reading.room.end].map(|n| n as usize);
+            let (_, behind) = rest.split_at_mut(begin - passed);
+            let (room, behind) = behind.split_at_mut(end - begin);
+            (rest, passed) = (behind, end);
+            let (offset, len, at) = (reading.offset, reading.len, reading.at as usize);
+            reads.push(ReadInto { file, offset, len, room, at: at - begin });
+        }
+        let mut ended = self.reader.read_all(&mut reads).into_iter();
+        let of_each = |file: &Result<Arc<OpenFile>, String>| {
+            file.as_ref().map_err(String::clone)?;
+            let ended = ended.next().expect("one for each that was begun");
+            ended.map_err(|error| error.to_string())
+        };
+        files.iter().map(of_each).collect()
     }
 
     fn make(

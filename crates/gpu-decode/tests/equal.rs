@@ -25,6 +25,8 @@ use support::{
 struct Case {
     batch: Batch,
     pipeline: Pipeline,
+    /// Blocks in which the files are read.
+    block: usize,
     upload: Vec<u8>,
     need: Vec<u8>,
     names: Vec<String>,
@@ -35,6 +37,7 @@ impl Case {
         Self {
             batch: Batch::new(size, numerics, LIMITS),
             pipeline: pipeline(size, numerics, interpolation),
+            block: 1,
             upload: Vec::new(),
             need: Vec::new(),
             names: Vec::new(),
@@ -54,6 +57,8 @@ impl Case {
         let crop =
             self.pipeline.only_crop_of(key(n), opened.size(), &mut Decision::default());
         let crop = crop.unwrap().unwrap();
+        // Records that begin anywhere.
+        self.batch.read_by(777 * self.names.len() as u64, self.block);
         let added = [self.add_stored(file, &crop), self.add_jpeg(file, &crop)];
         for (what, is_added) in ["store", "file"].into_iter().zip(added) {
             if is_added {
@@ -95,7 +100,7 @@ impl Case {
 
     /// All samples are right; how many there were.
     fn check(self, gpu: &mut Gpu) -> usize {
-        let Self { batch, pipeline, upload, need, names } = self;
+        let Self { batch, pipeline, upload, need, names, .. } = self;
         let (got, status) = gpu.run(&batch, upload, names.len());
         let len = pipeline.sample_bytes();
         let samples = got.chunks(len).zip(need.chunks(len));
@@ -127,6 +132,8 @@ fn fixtures_and_odd_files() {
     for (nth, (numerics, interpolation)) in every_kind().enumerate() {
         for size in [SMALL, Size { height: 7, width: 9 }] {
             let mut case = Case::new(size, numerics, interpolation);
+            // Bytes then begin anywhere in an upload, too.
+            case.block = if nth % 2 == 0 { 1 } else { 512 };
             let n_described = files
                 .iter()
                 .filter(|(name, file)| case.add(name, file, u64::try_from(nth).unwrap()))

@@ -17,7 +17,9 @@ use bothends_gpu::driver::Driver;
 use bothends_gpu::kinds::DeviceMemory;
 use bothends_gpu::owners::Gpu;
 use bothends_gpu::twin::Twin;
-use bothends_gpu_decode::{Counts, GpuProng, Memory, ProngConfig, Source, TableSource};
+use bothends_gpu_decode::{
+    Batch, Counts, GpuProng, Memory, ProngConfig, Source, TableSource,
+};
 use bothends_io::{Direct, Files, ReaderConfig, ReaderKind, open_reader};
 use bothends_ops::{Pipeline, Scratch};
 use bothends_side_index::{Beside, Place, SideIndex};
@@ -52,6 +54,9 @@ enum Form {
 /// A data set on disk: the files, and one that is damaged, as they are or as records of blocks.
 struct Data {
     root: tempfile::TempDir,
+    /// How it is read.
+    direct: Direct,
+    reader: ReaderKind,
     table: Arc<Table>,
     /// The original files.
     files: Vec<Vec<u8>>,
@@ -60,7 +65,8 @@ struct Data {
 impl Data {
     fn new(form: Form) -> Self {
         let is_packed = form == Form::Packed;
-        let root = tempfile::tempdir().unwrap();
+        // On a disk, where files can be read past the page cache.
+        let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let mut table = TableBuilder::new(Encoding::Image);
         let known = fixtures();
         let mut files: Vec<Vec<u8>> = FILES
@@ -89,17 +95,23 @@ impl Data {
                 table.head(&head.unwrap_or_default()).unwrap();
             }
         }
-        Self { root, table: Arc::new(table.build().unwrap()), files }
+        let (direct, reader) = (Direct::Off, ReaderKind::Pread);
+        Self { root, direct, reader, table: Arc::new(table.build().unwrap()), files }
+    }
+
+    /// The same, read in other ways.
+    fn read_by(self, direct: Direct, reader: ReaderKind) -> Self {
+        Self { direct, reader, ..self }
     }
 
     fn source(&self, numerics: Numerics) -> TableSource {
         let folder = self.root.path();
         let place =
             Place { data: folder, is_folder: true, beside: Beside::Written, cache: None };
-        let config = ReaderConfig { kind: ReaderKind::Pread, ..ReaderConfig::default() };
+        let config = ReaderConfig { kind: self.reader, ..ReaderConfig::default() };
         TableSource {
             table: Arc::clone(&self.table),
-            files: Arc::new(Files::new(folder, 16, Direct::Off)),
+            files: Arc::new(Files::new(folder, 16, self.direct)),
             reader: open_reader(&config).unwrap(),
             side_index: Some(Arc::new(SideIndex::open(place))),
             pipeline: self.pipeline(numerics),
@@ -170,9 +182,8 @@ fn first_epoch(data: &Data, numerics: Numerics) {
     }
 }
 
-fn conformance(form: Form, numerics: Numerics) {
-    let data = Data::new(form);
-    first_epoch(&data, numerics);
+fn conformance(data: &Data, numerics: Numerics) {
+    first_epoch(data, numerics);
     let sample_bytes = data.pipeline(numerics).sample_bytes();
     if data.prong(numerics).is_none() {
         return;
@@ -189,18 +200,24 @@ fn conformance(form: Form, numerics: Numerics) {
 
 #[test]
 fn over_a_store_it_keeps_the_contract() {
-    conformance(Form::Packed, Numerics::Exact);
+    conformance(&Data::new(Form::Packed), Numerics::Exact);
+}
+
+#[test]
+fn over_a_store_past_the_page_cache_it_keeps_the_contract() {
+    let data = Data::new(Form::Packed).read_by(Direct::Auto, ReaderKind::Auto);
+    conformance(&data, Numerics::Exact);
 }
 
 #[test]
 fn over_plain_files_it_keeps_the_contract() {
-    conformance(Form::Plain, Numerics::Exact);
+    conformance(&Data::new(Form::Plain), Numerics::Exact);
 }
 
 #[test]
 fn in_planar_numerics_it_keeps_the_contract() {
-    conformance(Form::Packed, Numerics::Planar);
-    conformance(Form::Plain, Numerics::Planar);
+    conformance(&Data::new(Form::Packed), Numerics::Planar);
+    conformance(&Data::new(Form::Plain), Numerics::Planar);
 }
 
 /// The samples of one job over all files, the bad rows, and who made them.
@@ -251,6 +268,58 @@ fn the_gpu_makes_what_it_can() {
         assert_eq!(bad, [7], "the file that is cut short");
         // All but the one in four inks, the progressive one and the broken one.
         assert_eq!(counts, Counts { gpu: 5, host: 3, flagged: 0 }, "{form:?}");
+    }
+}
+
+/// Every way to read there is on this machine.
+fn readers() -> impl Iterator<Item = (Direct, ReaderKind)> {
+    let opens = |kind: &ReaderKind| {
+        let config = ReaderConfig { kind: *kind, ..ReaderConfig::default() };
+        let opened = open_reader(&config);
+        opened.inspect_err(|error| eprintln!("skipped: {error}")).is_ok()
+    };
+    let kinds = [ReaderKind::Uring, ReaderKind::Pread].into_iter().filter(opens);
+    kinds.flat_map(|kind| [(Direct::Auto, kind), (Direct::Off, kind)])
+}
+
+/// Past the page cache what is read has room for the blocks that it lies in, and the samples are the same.
+#[test]
+fn however_it_reads_there_are_the_same_samples() {
+    for form in [Form::Packed, Form::Plain] {
+        let mut data = Data::new(form);
+        first_epoch(&data, Numerics::Exact);
+        for (direct, reader) in readers() {
+            data = data.read_by(direct, reader);
+            let mut source = data.source(Numerics::Exact);
+            let mut batch = Batch::new(SMALL, Numerics::Exact, LIMITS);
+            let reading =
+                source.describe((EpochIdx(2), SampleId(0)), 0, &mut batch).unwrap();
+            let file = source.files.opened(reading.file).unwrap();
+            if direct == Direct::Auto && !file.is_direct() {
+                eprintln!("skipped: the build folder has no O_DIRECT");
+            }
+            let block = file.block() as u64;
+            assert_eq!(u64::from(reading.at) % block, reading.offset % block);
+            let Some((samples, bad, counts)) = one_job(&data) else { return };
+            check(&data, &samples, &bad);
+            assert_eq!(bad, [7], "the file that is cut short");
+            assert_eq!(counts, Counts { gpu: 5, host: 3, flagged: 0 }, "{form:?}");
+        }
+    }
+}
+
+/// The shard of one record was cut after the table was made.
+#[test]
+fn a_record_that_ends_early_is_the_hosts_and_the_others_are_made() {
+    let mut data = Data::new(Form::Packed);
+    let file = std::fs::OpenOptions::new().write(true).open(data.path(0)).unwrap();
+    file.set_len(1).unwrap();
+    for (direct, reader) in readers() {
+        data = data.read_by(direct, reader);
+        let Some((samples, bad, counts)) = one_job(&data) else { return };
+        check(&data, &samples, &bad);
+        assert_eq!(bad, [0, 7], "the one that cannot be read, and the broken one");
+        assert_eq!((counts.gpu, counts.host), (4, 4), "{direct:?}, {reader:?}");
     }
 }
 

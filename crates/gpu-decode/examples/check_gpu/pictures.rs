@@ -212,7 +212,7 @@ impl Crops {
             }),
         };
         self.describing += began.elapsed();
-        if let Some((Placed { bytes, at }, record)) = placed {
+        if let Some((Placed { bytes, at, .. }, record)) = placed {
             self.upload.resize(at as usize, 0);
             self.upload.extend_from_slice(part(record, &bytes)?);
             self.ranges.push(at as usize..self.upload.len());
