@@ -2,12 +2,16 @@
 """Trains with as many ranks as there are: torchrun restarts it with another number, and it continues with
 the batch after the last saved one. Every sample is trained on once in each epoch.
 
+    export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
     torchrun --nnodes=1:4 --nproc-per-node=1 --max-restarts=100 \\
         --rdzv-backend=c10d --rdzv-endpoint=HOST:29400 --rdzv-id=JOB \\
         train_elastic.py DATA --checkpoint /on/all/nodes/run.pt [--csd pool+file:///on/all/nodes/agents]
 
+Without that variable, ranks that restart look for the others where these were before, and nodes that join
+are never told where the first rank is.
+
 A rank's batch stays as it is, so a step of more ranks has more samples, and the learning rate grows with
-them. With --samples DIR each rank writes the samples of its saved steps there.
+them. With --samples FILE the first rank writes there which samples each rank had in its saved steps.
 """
 
 import argparse
@@ -34,11 +38,18 @@ def parse():
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--save-every", type=int, default=20, help="steps")
     parser.add_argument("--stop-after", type=int, help="saved steps, as if the machine were taken away")
-    parser.add_argument("--samples", help="a folder")
+    parser.add_argument("--samples", help="a file that all nodes see")
     return parser.parse_args()
 
 
-def open_loader(options):
+def own_device():
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def open_loader(options, device):
     return bothends.Loader(
         options.data,
         options.recipe,
@@ -46,16 +57,17 @@ def open_loader(options):
         csds=options.csd,
         key_file=options.key_file,
         framework="torch",
+        device=device,
     )
 
 
-def save(options, model, optimizer, loader, saved):
+def save(options, model, optimizer, loader, progress):
     state = {
         "model": model.module.state_dict(),
         "optimizer": optimizer.state_dict(),
         # The same on all ranks, and right for any number of them.
         "loader": loader.state_dict(),
-        "saved": saved,
+        "progress": progress,
     }
     if dist.get_rank() == 0:
         torch.save(state, options.checkpoint + ".new")
@@ -65,32 +77,53 @@ def save(options, model, optimizer, loader, saved):
 
 
 def note(options, steps):
-    if options.samples:
-        with open(os.path.join(options.samples, f"rank{dist.get_rank()}.txt"), "a") as file:
-            file.writelines(f"{epoch} {' '.join(map(str, ids))}\n" for epoch, ids in steps)
+    """Appends the samples of these steps of all ranks; how many bytes the file of the first rank has then."""
+    if not options.samples:
+        return 0
+    everyone = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, steps)
+    if dist.get_rank() > 0:
+        return 0
+    with open(options.samples, "a") as file:
+        for rank, own in enumerate(everyone):
+            file.writelines(f"{rank} {epoch} {' '.join(map(str, ids))}\n" for epoch, ids in own)
+        return file.tell()
+
+
+def advanced(options, progress, steps):
+    return {"steps": progress["steps"] + len(steps), "noted": note(options, steps)}
+
+
+def rewind(options, progress):
+    """Forgets the samples of steps that are not in the checkpoint, as they are trained on again."""
+    if options.samples and dist.get_rank() == 0:
+        with open(options.samples, "a") as file:
+            file.truncate(progress["noted"])
 
 
 def main():
     options = parse()
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    device = own_device()
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     torch.manual_seed(0)
     model = torch.nn.Sequential(
         torch.nn.AdaptiveAvgPool2d(8), torch.nn.Flatten(), torch.nn.LazyLinear(1000)
     )
     model(torch.zeros(1, 3, 8, 8))
-    model = DistributedDataParallel(model)
+    model = DistributedDataParallel(model.to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE * dist.get_world_size())
-    with open_loader(options) as loader:
-        saved = 0
+    with open_loader(options, device) as loader:
+        progress = {"steps": 0, "noted": 0}
         if os.path.exists(options.checkpoint):
-            state = torch.load(options.checkpoint, weights_only=True)
+            state = torch.load(options.checkpoint, map_location="cpu", weights_only=True)
             model.module.load_state_dict(state["model"])
             optimizer.load_state_dict(state["optimizer"])
             for group in optimizer.param_groups:
                 group["lr"] = LEARNING_RATE * dist.get_world_size()
             loader.load_state_dict(state["loader"])
-            saved = state["saved"]
-        ends = None if options.stop_after is None else saved + options.stop_after
+            progress = state["progress"]
+        rewind(options, progress)
+        ends = None if options.stop_after is None else progress["steps"] + options.stop_after
         steps = []
         while loader.epoch < options.epochs:
             epoch = loader.epoch
@@ -100,14 +133,12 @@ def main():
                 optimizer.step()
                 steps.append((epoch, batch.sample_ids.tolist()))
                 if len(steps) == options.save_every:
-                    saved += len(steps)
-                    save(options, model, optimizer, loader, saved)
-                    note(options, steps)
+                    progress = advanced(options, progress, steps)
+                    save(options, model, optimizer, loader, progress)
                     steps = []
-                    if saved == ends:
+                    if progress["steps"] == ends:
                         return
-        save(options, model, optimizer, loader, saved + len(steps))
-        note(options, steps)
+        save(options, model, optimizer, loader, advanced(options, progress, steps))
     dist.destroy_process_group()
 
 

@@ -115,6 +115,16 @@ def test_the_training_script_is_given_flags_that_it_has() -> None:
     assert {"--checkpoint", "--csd", "--key-file"} <= flags <= known
 
 
+def test_torchrun_is_started_so_that_nodes_may_join() -> None:
+    variable = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+    for script in ["train.sbatch", "train_elastic.py"]:
+        text = (HERE / script).read_text()
+        assert 0 < text.find(f"export {variable}=1\n") < text.find("torchrun --nnodes"), script
+    containers = [container for pod in pods(objects()) for container in pod["spec"]["containers"]]
+    [train] = [container for container in containers if container["command"] == ["torchrun"]]
+    assert {"name": variable, "value": "1"} in train["env"]
+
+
 @pytest.mark.parametrize("script", ["agents.sbatch", "train.sbatch"])
 def test_batch_scripts_are_scripts(script: str) -> None:
     subprocess.run(["bash", "-n", HERE / script], check=True)
@@ -128,7 +138,7 @@ def test_batch_scripts_are_scripts(script: str) -> None:
 def torchrun(ranks: int, data: Path, folder: Path, *more: str) -> None:
     line = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     line += [f"--nproc-per-node={ranks}", str(HERE / "train_elastic.py"), str(data)]
-    line += ["--checkpoint", str(folder / "run.pt"), "--samples", str(folder), "--epochs", "1"]
+    line += ["--checkpoint", str(folder / "run.pt"), "--samples", str(folder / "samples.txt"), "--epochs", "1"]
     line += ["--batch-size", "4", "--save-every", "3", *more]
     done = subprocess.run(line, capture_output=True, text=True, timeout=190)
     assert done.returncode == 0, done.stderr
@@ -141,6 +151,6 @@ def test_elastic_training_uses_every_sample_once(many: Path, tmp_path: Path) -> 
     torchrun(3, many, tmp_path, "--stop-after", "12")  # 144 samples
     torchrun(2, many, tmp_path, "--stop-after", "12")  # 96 more
     torchrun(4, many, tmp_path)
-    lines = [line for file in tmp_path.glob("rank*.txt") for line in file.open()]
-    seen = [int(id) for line in lines for id in line.split()[1:]]
+    lines = (tmp_path / "samples.txt").read_text().splitlines()
+    seen = [int(id) for line in lines for id in line.split()[2:]]
     assert len(seen) == len(set(seen)) == 144 + 96 + 256, "260 are left, and 16 are a step"
