@@ -54,6 +54,16 @@ enum What {
     Again(Arc<Writer>),
 }
 
+impl What {
+    /// By how much sooner the thread is to be awake for it.
+    fn earlier_by(&self, early: &Early) -> Duration {
+        match self {
+            Self::Answer(_) => early.by(),
+            Self::Again(_) => Duration::ZERO,
+        }
+    }
+}
+
 /// The thread.
 #[derive(Debug)]
 pub(super) struct Timer {
@@ -166,19 +176,20 @@ impl Shared {
                 return None;
             }
             let now = Instant::now();
-            let first = waiting.entries.peek().map(|entry| entry.at);
+            let first = waiting.entries.peek();
+            let first = first.map(|entry| (entry.at, entry.what.earlier_by(early)));
             let wake = |p: PoisonError<_>| p.into_inner();
             waiting = match first {
-                Some(at) if at <= now => {
+                Some((at, _)) if at <= now => {
                     return waiting.entries.pop().map(|entry| entry.what);
                 }
-                Some(at) if at - now <= early.by() => {
+                Some((at, by)) if at - now <= by => {
                     drop(waiting);
                     spin_until(at.min(now + LOOK));
                     self.waiting()
                 }
-                Some(at) => {
-                    let patience = at - now - early.by();
+                Some((at, by)) => {
+                    let patience = at - now - by;
                     let waited = self.changed.wait_timeout(waiting, patience);
                     let (waiting, ended) = waited.unwrap_or_else(PoisonError::into_inner);
                     if ended.timed_out() {
