@@ -272,11 +272,16 @@ fn row(name: &str, source: &str, pieces: &str, words: &str) -> String {
     )
 }
 
+/// Percent of the width up to which a label may have its middle at its mark. One further on ends there: on a narrow page
+/// half of it would not fit.
+const MIDDLED: f64 = 90.0;
+
 fn rows_and_axis(rows: &str, longest: f64, unit: &str) -> String {
     let mark = |value: f64| {
         let (left, label) = (scaled(value, longest), tick_label(value));
         let unit = if value > 0.0 { String::new() } else { format!(" {unit}") };
-        format!("<span style=\"left:{left:.2}%\">{label}{unit}</span>")
+        let class = if left > MIDDLED { " class=\"end\"" } else { "" };
+        format!("<span{class} style=\"left:{left:.2}%\">{label}{unit}</span>")
     };
     let marks: String = ticks(longest, 4).into_iter().map(mark).collect();
     format!("<div class=\"joules\">\n{rows}<div class=\"scale\">{marks}</div>\n</div>\n")
@@ -348,6 +353,17 @@ mod tests {
         assert!(at.is_sorted(), "{chart}");
         assert_eq!(pieces(&chart, "whisker").len(), 3 * 4, "an interval each");
         assert!(chart.contains("J/image") && chart.contains("class=\"scale\""));
+    }
+
+    /// A run of 1.5 J had its last label half beyond the edge of a narrow page.
+    #[test]
+    fn a_label_at_the_end_of_a_scale_ends_there() {
+        let chart = rows_and_axis("", 1.5, "J");
+        assert!(
+            chart.contains("<span class=\"end\" style=\"left:98.00%\">1.5</span>"),
+            "{chart}"
+        );
+        assert_eq!(chart.matches("class=\"end\"").count(), 1, "{chart}");
     }
 
     #[test]
