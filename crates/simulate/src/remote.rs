@@ -15,7 +15,7 @@ use bothends_core::fetch::{Growth, Hedge};
 use bothends_core::ids::Ns;
 use serde::Serialize;
 
-pub use beside::{BesideOutcome, BesideWorld, Yields, beside};
+pub use beside::{BesideOutcome, BesideWorld, Hosts, Yields, beside};
 pub use network::{Fault, Network};
 pub use play::{RemoteOutcome, fetch};
 pub use scenario::{all, find};

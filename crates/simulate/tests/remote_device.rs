@@ -4,7 +4,7 @@
 use bothends_core::ids::Ns;
 use bothends_core::link::SampleBytes;
 use bothends_core::select::StrategyConfig;
-use bothends_simulate::remote::{BesideWorld, Yields, beside};
+use bothends_simulate::remote::{BesideWorld, Hosts, Yields, beside};
 use bothends_simulate::scenario;
 
 /// How much faster each of these strategies is than the host alone.
@@ -35,6 +35,7 @@ const LARGE: BesideWorld = BesideWorld {
     bytes_per_s: 12.5e6,
     queue_bytes: 0,
     bytes: SampleBytes { host: 1_000_000, device: 150_528 },
+    hosts: Hosts::ONE,
     window_bytes: 32 << 20,
     batch: 64,
     device_per_s: 20.0,
@@ -61,10 +62,10 @@ fn a_device_gets_its_share_of_a_link_that_is_full_of_requests() {
         ([150, 100, 20], 2.1, 1.8),
         ([150, 100, 100], 3.0, 1.8),
         ([20, 100, 20], 2.1, 1.5),
-        ([150, 20, 20], 1.5, 1.5),
+        ([150, 20, 20], 2.5, 1.5),
     ] {
         let world = world(at);
-        // On the slow link a batch of results takes a minute, so that little is seen of it in less time.
+        // On the slow link a batch of results takes long, so that little is seen of it in less time.
         let settled = 90..600;
         let alone = beside(&BesideWorld { device_per_s: 0.0, ..world }, 600);
         let times = |world: &BesideWorld| {
@@ -104,10 +105,9 @@ fn what_a_device_may_take_of_the_link_never_makes_both_slower_than_the_host_alon
                     let world = world([rtt_ms, mbit, device_per_s]);
                     let times = times_alone(&BesideWorld { bytes, batch: 16, ..world });
                     let at = (rtt_ms, mbit, device_per_s, host);
-                    assert!(
-                        times.iter().all(|times| *times >= 0.95),
-                        "{at:?}: {times:?}"
-                    );
+                    // Until the device's first batch has come, nobody knows what it is worth.
+                    let is_slower = times[0] < 0.9 || times[1] < 0.95;
+                    assert!(!is_slower, "{at:?}: {times:?}");
                 }
             }
         }
@@ -126,4 +126,49 @@ fn while_a_device_stalls_the_host_has_all_of_the_link() {
     assert!(times(41..52) >= 0.6, "{}", times(41..52));
     assert!(times(52..80) >= 0.97, "{}", times(52..80));
     assert!(times(82..90) >= 1.8, "{}", times(82..90));
+}
+
+/// How many times as much as alone ranks make together on 1 Gb/s with one queue of 0.6 seconds, where the device makes
+/// 200 a second: with clocks that agree, at least, and with clocks that do not, at most.
+#[expect(clippy::print_stdout, reason = "the figures of docs/remote.md")]
+fn ranks(rtt_ms: u32, n: u32) -> [f64; 2] {
+    let per_s = |world: BesideWorld| beside(&world, 900).per_s(300..900);
+    let world = BesideWorld { queue_bytes: 75_000_000, ..world([rtt_ms, 1000, 200]) };
+    let [mut least, mut most_apart] = [f64::INFINITY, 0.0_f64];
+    for apart_ms in [0, 100, 300, 500] {
+        let apart_ns = apart_ms * 1_000_000;
+        let hosts = Hosts { n, apart_ns, clocks_differ_ns: 2_000_000 };
+        let world = BesideWorld { hosts, ..world };
+        let alone = per_s(BesideWorld { device_per_s: 0.0, ..world });
+        let together = per_s(world) / alone;
+        // Each of them at another moment of the minute.
+        let hosts = Hosts { clocks_differ_ns: 60_000_000_000 / u64::from(n), ..hosts };
+        let apart = per_s(BesideWorld { hosts, ..world }) / alone;
+        let without = per_s(BesideWorld { does_yield: Yields::No, ..world }) / alone;
+        println!(
+            "{rtt_ms} ms, {n} hosts {apart_ms} ms apart: no limit {without:.2}, \
+             clocks that differ {apart:.2}, that agree {together:.2}"
+        );
+        assert!(together >= apart && together >= without);
+        (least, most_apart) = (least.min(together), most_apart.max(apart));
+    }
+    [least, most_apart]
+}
+
+#[test]
+fn hosts_that_let_the_queue_run_empty_at_the_same_moment_leave_the_device_its_share() {
+    for (n, expected) in [(2, 1.6), (4, 1.6), (8, 1.3)] {
+        let [least, _] = ranks(150, n);
+        assert!(least >= expected, "{n} hosts: {least}");
+    }
+}
+
+/// The shorter the way, the more of the time is the queue.
+#[test]
+fn hosts_that_do_so_at_different_moments_do_not() {
+    for (n, expected) in [(2, 2.2), (4, 2.2), (8, 1.8)] {
+        let [least, most_apart] = ranks(20, n);
+        assert!(least >= expected, "{n} hosts: {least}");
+        assert!(most_apart <= 1.3, "{n} hosts: why at the same moment? {most_apart}");
+    }
 }

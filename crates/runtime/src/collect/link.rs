@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bothends_core::ids::Prong;
-use bothends_core::link::{DeviceUse, LinkShare, SampleBytes, Seen};
+use bothends_core::link::{Asked, DeviceUse, LinkShare, SampleBytes, Seen};
 
 /// The link of a run, shared. Clones share it. Of data that are on this machine nobody says anything.
 #[derive(Debug, Clone, Default)]
@@ -47,15 +47,15 @@ impl LinkWatch {
         }
     }
 
-    /// Whether it is to be measured now how long the way there and back takes.
-    pub(crate) fn asks_round_trip(&self) -> bool {
-        self.share().as_ref().is_some_and(LinkShare::asks_round_trip)
+    /// A request of one byte that is to be sent now, to measure how long it takes there and back.
+    pub(crate) fn ask_round_trip(&self) -> Option<Asked> {
+        self.share().as_mut().and_then(LinkShare::ask_round_trip)
     }
 
-    /// A request of one byte took so long there and back.
-    pub(crate) fn round_trip(&self, ns: u64) {
+    /// That request took so long.
+    pub(crate) fn round_trip(&self, asked: Asked, ns: u64) {
         if let Some(share) = &mut *self.share() {
-            share.round_trip(ns);
+            share.round_trip(asked, ns);
         }
     }
 

@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bothends_core::fetch::{
     Failure, FetchFigures, FetchQueue, FetchStep, Piece as Part, RequestId,
@@ -173,6 +173,12 @@ impl Way {
     }
 }
 
+/// The wall clock's time, on which hosts that share a link agree.
+fn wall_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// How many batches are to be foretold so that `room_bytes` of records are known: twice that, as the
 /// sizes of records vary, and two at least; no more than some thousand rows.
 pub(crate) fn batches_ahead(source: &Source, batch_size: u32, room_bytes: usize) -> u32 {
@@ -248,13 +254,14 @@ impl FetchStage {
             let remote = |file: &FileIdx| !self.remote.is_local(*file);
             let in_flight = way.in_flight.values().filter(|(file, _)| remote(file));
             let in_flight_bytes = in_flight.map(|(_, at)| at.end - at.start).sum();
-            self.link.saw(Seen { in_flight_bytes, ..std::mem::take(&mut glance.seen) });
+            let seen = std::mem::take(&mut glance.seen);
+            self.link.saw(Seen { in_flight_bytes, wall_ns: wall_ns(), ..seen });
             way.orders.queue.limit_bytes(self.link.host_limit_bytes());
-            if self.link.asks_round_trip()
-                && let Some((file, offset)) = way.round_trip.due()
+            if let Some((file, offset)) = way.round_trip.place()
+                && let Some(asked) = self.link.ask_round_trip()
             {
                 let name = self.name(file, way);
-                self.fetcher.submit(way.round_trip.ask(name, offset));
+                self.fetcher.submit(way.round_trip.ask(asked, name, offset));
             }
         }
     }
@@ -388,9 +395,10 @@ impl FetchStage {
     /// A request has ended.
     fn ended(&self, Fetched { tag, result }: Fetched, way: &mut Way) {
         if tag == round_trip::TAG {
-            let took_ns = way.round_trip.ended();
-            if result.is_ok() {
-                self.link.round_trip(took_ns);
+            if let Some((asked, took_ns)) = way.round_trip.ended()
+                && result.is_ok()
+            {
+                self.link.round_trip(asked, took_ns);
             }
             return;
         }

@@ -76,7 +76,8 @@ impl Play<'_> {
         *at = now;
         let part = super::float(waits_ns) / super::float(waits_ns + work_ns.max(1));
         let bytes = self.world.host.records.map_or(0, |records| records.batch_bytes);
-        link.saw(Seen { ns, starved_ns: scaled(ns, part), bytes, in_flight_bytes: 0 });
+        let starved_ns = scaled(ns, part);
+        link.saw(Seen { ns, starved_ns, bytes, in_flight_bytes: 0, wall_ns: now.0 });
         link.host_ns(work_ns, 1)
     }
 

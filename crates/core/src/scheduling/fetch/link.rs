@@ -10,7 +10,7 @@
 //! fetches says what it saw.
 
 use super::share::HostShare;
-pub use super::share::{SampleBytes, Seen};
+pub use super::share::{Asked, SampleBytes, Seen};
 
 /// What devices do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,7 @@ impl LinkShare {
             starved_ns: keep(self.seen.starved_ns, seen.starved_ns.min(seen.ns)),
             bytes: keep(self.seen.bytes, seen.bytes),
             in_flight_bytes: seen.in_flight_bytes,
+            wall_ns: seen.wall_ns,
         };
         // A moment says little: the first requests are always waited for.
         if self.seen.ns >= MEMORY_NS / 4 {
@@ -97,11 +98,12 @@ impl LinkShare {
         self.host.limit()
     }
 
-    /// Whether it is to be measured now how long the way there and back takes, by a request of one byte: the host may
-    /// have to limit itself.
+    /// A request of one byte that is to be sent now, to measure how long it takes there and back: the host may have to
+    /// limit itself. At most one is to be on its way.
     #[must_use]
-    pub fn asks_round_trip(&self) -> bool {
-        self.at_devices.is_some() && self.may_yield() && self.host.asks_round_trip()
+    pub fn ask_round_trip(&mut self) -> Option<Asked> {
+        let may = self.at_devices.is_some() && self.may_yield();
+        may.then(|| self.host.ask_round_trip()).flatten()
     }
 
     /// Results that are more than half as large as records gain little.
@@ -109,9 +111,9 @@ impl LinkShare {
         self.bytes.device <= self.bytes.host / 2
     }
 
-    /// A request of one byte took so long there and back.
-    pub fn round_trip(&mut self, ns: u64) {
-        self.host.round_trip(ns);
+    /// That request took so long.
+    pub fn round_trip(&mut self, asked: Asked, ns: u64) {
+        self.host.round_trip(asked, ns);
     }
 
     fn starved_percent(&self) -> u64 {
@@ -186,7 +188,7 @@ mod tests {
         for _ in 0..n {
             let (ns, bytes) = (50 * MS, 500_000);
             let starved_ns = ns / 100 * starved_percent;
-            link.saw(Seen { ns, starved_ns, bytes, in_flight_bytes: 0 });
+            link.saw(Seen { ns, starved_ns, bytes, ..Seen::default() });
         }
     }
 
@@ -230,7 +232,15 @@ mod tests {
         // What cannot be is no reason to break.
         let most = u64::MAX;
         link.devices_have(Some(1));
-        link.saw(Seen { ns: most, starved_ns: most, bytes: most, in_flight_bytes: most });
+        let in_flight_bytes = most;
+        let seen = Seen {
+            ns: most,
+            starved_ns: most,
+            bytes: most,
+            in_flight_bytes,
+            wall_ns: most,
+        };
+        link.saw(seen);
         link.device_made(most);
         link.saw(Seen { starved_ns: 5, ..Seen::default() });
         let _ = link.host_ns(u64::MAX, u64::MAX);
@@ -238,22 +248,24 @@ mod tests {
 
     #[test]
     fn the_host_limits_itself_while_a_device_has_work_and_says_something() {
-        let see = |link: &mut LinkShare, seconds: u32| {
+        // The wall clock is past the start of a minute.
+        let mut wall_ns = 2000 * MS;
+        let mut see = |link: &mut LinkShare, seconds: u32| {
             for _ in 0..seconds * 20 {
+                wall_ns += 50 * MS;
                 let (ns, bytes) = (50 * MS, 625_000);
                 let in_flight_bytes = link.host_limit_bytes().unwrap_or(16_000_000);
-                link.saw(Seen { ns, starved_ns: ns, bytes, in_flight_bytes });
-                if link.asks_round_trip() {
-                    link.round_trip(150 * MS);
+                link.saw(Seen { ns, starved_ns: ns, bytes, in_flight_bytes, wall_ns });
+                if let Some(asked) = link.ask_round_trip() {
+                    link.round_trip(asked, 150 * MS);
                 }
             }
             link.host_limit_bytes()
         };
         let mut link = LinkShare::new(LARGE);
         link.devices_have(Some(0));
-        assert!(link.asks_round_trip(), "before the link is full");
         assert_eq!(see(&mut link, 20), None, "no device has work");
-        assert!(!link.asks_round_trip());
+        assert_eq!(link.ask_round_trip(), None, "it was, before the link was full");
         link.devices_have(Some(1));
         // 12.5 MB/s over 150 ms, half of it more, and two records.
         let limit = see(&mut link, 1).unwrap();
@@ -266,10 +278,10 @@ mod tests {
         // Results that are nearly as large as records gain little.
         let mut link = LinkShare::new(SampleBytes { host: 200_000, ..LARGE });
         link.devices_have(Some(1));
-        assert!(!link.asks_round_trip());
+        assert_eq!(link.ask_round_trip(), None);
         assert_eq!(see(&mut link, 20), None);
         // Without devices nobody asks.
-        assert!(!LinkShare::new(LARGE).asks_round_trip());
+        assert_eq!(LinkShare::new(LARGE).ask_round_trip(), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How long the way to a store and back takes: now and then a byte is requested, which has no bytes of its own to
+//! How long it takes to a store and back: now and then a byte is requested, which has no bytes of its own to
 //! wait for.
 //!
 //! Requests of records do not tell it: most of their time goes by in the queue that they themselves make. When a
@@ -7,14 +7,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bothends_core::link::Asked;
 use bothends_core::sample::FileIdx;
 use bothends_storage::Fetch;
 
 /// The name of such a request; the queue counts its own upwards from 1.
 pub(crate) const TAG: u64 = u64::MAX;
-
-/// The least time from one to the next.
-const EVERY: Duration = Duration::from_secs(2);
 
 /// One that takes longer says nothing that would help.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -24,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 pub(crate) struct RoundTrip {
     /// Where the byte is: the first one of the record that was last requested.
     at: Option<(FileIdx, u64)>,
-    asked: Option<Instant>,
-    is_under_way: bool,
+    /// The request whose answer is waited for, and since when.
+    under_way: Option<(Asked, Instant)>,
 }
 
 impl RoundTrip {
@@ -34,15 +32,14 @@ impl RoundTrip {
         self.at = Some((file, offset));
     }
 
-    /// Where the next byte is, if it is time for one.
-    pub(crate) fn due(&self) -> Option<(FileIdx, u64)> {
-        let is_due = self.asked.is_none_or(|at| at.elapsed() >= EVERY);
-        self.at.filter(|_| is_due && !self.is_under_way)
+    /// Where the next byte is, if one may be requested: one at a time.
+    pub(crate) fn place(&self) -> Option<(FileIdx, u64)> {
+        self.at.filter(|_| self.under_way.is_none())
     }
 
     /// The request, which is sent now.
-    pub(crate) fn ask(&mut self, object: Arc<str>, offset: u64) -> Fetch {
-        (self.asked, self.is_under_way) = (Some(Instant::now()), true);
+    pub(crate) fn ask(&mut self, asked: Asked, object: Arc<str>, offset: u64) -> Fetch {
+        self.under_way = Some((asked, Instant::now()));
         let range = offset..offset.saturating_add(1);
         Fetch { tag: TAG, object, range, expected: None, timeout: PATIENCE }
     }
@@ -50,13 +47,13 @@ impl RoundTrip {
     /// Whether an answer is waited for.
     #[cfg(test)]
     pub(crate) fn is_under_way(&self) -> bool {
-        self.is_under_way
+        self.under_way.is_some()
     }
 
-    /// It has ended; how long it took.
-    pub(crate) fn ended(&mut self) -> u64 {
-        self.is_under_way = false;
-        let took = self.asked.map_or(PATIENCE, |at| at.elapsed());
-        u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
+    /// It has ended; which one it was, and how long it took.
+    pub(crate) fn ended(&mut self) -> Option<(Asked, u64)> {
+        let (asked, at) = self.under_way.take()?;
+        let ns = u64::try_from(at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Some((asked, ns))
     }
 }

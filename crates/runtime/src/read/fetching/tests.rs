@@ -137,7 +137,7 @@ fn files_of_this_machine_say_nothing_of_the_link() {
         world.job(0, 0..2);
         world.until(|world| world.way.in_flight.is_empty());
         assert_eq!(world.way.glance.seen.bytes, bytes);
-        assert_eq!(world.way.round_trip.due().is_some(), bytes > 0);
+        assert_eq!(world.way.round_trip.place().is_some(), bytes > 0);
         let read = world.stage.read_bytes.load(Ordering::Relaxed);
         assert_eq!(read, 2 * RECORD, "they are read in any case");
     }
