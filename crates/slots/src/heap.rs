@@ -91,29 +91,36 @@ mod zeros {
     #[derive(Debug)]
     pub(super) struct Zeros {
         pub(super) start: NonNull<u8>,
+        allocated: NonNull<u8>,
         layout: Layout,
     }
 
     impl Zeros {
-        /// So many; `None` where there is no memory.
+        /// So many; `None` where there is no memory. Aligned by hand: an allocator that is asked for zeros at a
+        /// large alignment writes them.
         pub(super) fn new(len: NonZeroUsize) -> Option<Self> {
-            let layout = Layout::from_size_align(len.get(), SLOT_ALIGN).ok()?;
-            // SAFETY: the layout has a size above 0.
-            let start = unsafe { alloc_zeroed(layout) };
-            Some(Self { start: NonNull::new(start)?, layout })
+            let with_room = len.get().checked_add(SLOT_ALIGN)?;
+            let layout = Layout::from_size_align(with_room, 1).ok()?;
+            // SAFETY: the layout has a size above 0: `SLOT_ALIGN` at least.
+            let allocated = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+            let address = allocated.addr().get();
+            let skipped = address.next_multiple_of(SLOT_ALIGN) - address;
+            // SAFETY: less than `SLOT_ALIGN` bytes on, and the allocation has more.
+            let start = unsafe { allocated.add(skipped) };
+            Some(Self { start, allocated, layout })
         }
     }
 
     impl Drop for Zeros {
         fn drop(&mut self) {
-            // SAFETY: `start` came from `alloc_zeroed` with this very layout and is freed once,
+            // SAFETY: `allocated` came from `alloc_zeroed` with this very layout and is freed once,
             // because the value cannot be copied.
-            unsafe { dealloc(self.start.as_ptr(), self.layout) }
+            unsafe { dealloc(self.allocated.as_ptr(), self.layout) }
         }
     }
 }
 
-// SAFETY: `start` is the only pointer to bytes that this value owns and never looks into, so it
+// SAFETY: its pointers are the only ones to bytes that this value owns and never looks into, so it
 // moves between threads as a `Box<[u8]>` would.
 unsafe impl Send for Zeros {}
 
