@@ -31,10 +31,11 @@ LEVELS = {
 }
 ADDITIONS = 16
 ROUNDS = 250_000
-# A loop of dependent additions, counted down from ROUNDS; returns.
+# A loop of dependent additions (`add rax, rdx`), counted down from ROUNDS; returns. Of registers:
+# Golden Cove adds small constants while it renames registers, several in one cycle.
 CODE = {
-    "x86_64": b"\xb9" + ROUNDS.to_bytes(4, "little") + ADDITIONS * b"\x48\x83\xc0\x01"
-    + b"\xff\xc9" + b"\x0f\x85" + (-(ADDITIONS * 4 + 8)).to_bytes(4, "little", signed=True)
+    "x86_64": b"\xb9" + ROUNDS.to_bytes(4, "little") + ADDITIONS * b"\x48\x01\xd0"
+    + b"\xff\xc9" + b"\x0f\x85" + (-(ADDITIONS * 3 + 8)).to_bytes(4, "little", signed=True)
     + b"\xc3",
 }
 
