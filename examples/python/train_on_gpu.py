@@ -8,7 +8,7 @@ DATA is a folder with class folders of images, below `train` or directly, or the
 `torchvision.datasets.CIFAR10` downloads into. With bothends `device="cuda"` is all that the loop needs:
 images and labels are on the GPU when it gets them, and a batch is copied and normalised there while
 the step before runs. With `--loader torch` the same network is trained by PyTorch's loader,
-with page-locked memory and copies that do not block. Without a GPU a few steps run on the processor.
+with pinned memory and copies that do not block. Without a GPU a few steps run on the processor.
 
 Prints a JSON line for each epoch: loss, images/s, and with bothends the way that batches took.
 """

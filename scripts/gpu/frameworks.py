@@ -4,7 +4,7 @@
     frameworks.py --data FOLDER --store STORE [--ordinal N]
 
 Every batch of an epoch, as a framework has it on the GPU, is compared with the one that ends in the host's memory: on the
-current stream, on one of the script's own that is kept busy, page-locked and copied by the script, and with the GPU as a prong.
+current stream, on one of the script's own that is kept busy, pinned and copied by the script, and with the GPU as a prong.
 One JSON object a line. PyTorch is needed, for bytes; frameworks that are not there, or have no GPU, are skipped.
 """
 
@@ -89,7 +89,7 @@ def pytorch(compared: Compared) -> None:
         compared.compare("PyTorch", output, layout, got)
     compared.compare("PyTorch on a busy stream", "f32", "nchw", busy(compared, torch))
     made = compared.batches(output="u8", layout="nhwc", pin_memory=True)
-    compared.compare("PyTorch copies page-locked batches", "u8", "nhwc", copied(made, torch))
+    compared.compare("PyTorch copies pinned batches", "u8", "nhwc", copied(made, torch))
     made = compared.batches(
         output="f32", layout="nchw", device=compared.device, csds=[compared.device], require_devices=True
     )
@@ -123,7 +123,7 @@ def copied(made, torch):
     torch.cuda.synchronize()
     # A script that runs further ahead of the GPU than slots last gets plain copies.
     if n_pinned == 0:
-        raise AssertionError("no batch is page-locked")
+        raise AssertionError("no batch is pinned")
     return ((of_torch(images), of_torch(labels)) for images, labels in kept)
 
 

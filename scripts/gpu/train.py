@@ -130,7 +130,7 @@ class Trainer:
         # Before the feed is closed, which frees memory.
         Calls.end()
         if n_pageable:
-            print(f"{n_pageable} of {steps} batches were neither on the GPU nor page-locked", file=sys.stderr)
+            print(f"{n_pageable} of {steps} batches were neither on the GPU nor pinned", file=sys.stderr)
         return BATCH * (steps - n_warm) / took
 
 

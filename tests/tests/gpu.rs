@@ -514,12 +514,12 @@ fn slots_are_page_locked_or_a_line_says_why_not() -> Result<()> {
     ensure!(loader.stats().path.context("a path")?.starts_with("pinned (not p2p: "));
     ensure!(loader.notes().next().is_none());
 
-    // The registration of the ring fails: batches go through two slots that are page-locked.
+    // The registration of the ring fails: batches go through two slots that are pinned.
     let mut loader = open(&json!({}))?;
     device.fake.fail_next("register");
     ensure!(rest(&*loader.begin_on(&target, 1)?, 0)? == expected);
     let note = loader.notes().next().context("a note")?;
-    ensure!(note.contains("not page-locked") && note.contains("told to fail"), "{note}");
+    ensure!(note.contains("not pinned") && note.contains("told to fail"), "{note}");
     let path = loader.stats().path.context("a path")?;
     ensure!(path.starts_with("host (") && path.contains("told to fail"), "{path}");
     device.ensure_sound()
@@ -545,7 +545,7 @@ fn host_batches_are_page_locked_and_kept_until_a_copy_has_passed() -> Result<()>
         ensure!(target.sweep() == 0, "it has");
     }
     ensure!(seen == expected);
-    // If it cannot be page-locked there is a note, and the epoch is unchanged.
+    // If it cannot be pinned there is a note, and the epoch is unchanged.
     let mut loader = open(&json!({}))?;
     fake.fail_next("register");
     loader.pin_memory(&target)?;
@@ -574,11 +574,11 @@ fn without_a_gpu_one_line_says_so() -> Result<()> {
     );
     let asked = open(&json!({"device": "cuda:0"})).err().context("no GPU")?;
     ensure!(asked.to_string() == line, "{asked}");
-    // Page-locking is a wish.
+    // Pinning is a wish.
     let mut loader: Loader = open(&json!({"pin_memory": true}))?;
     ensure!(loader.gpu().is_none());
     let note = loader.notes().next().context("a note")?;
-    ensure!(note.contains("not page-locked: cuda:0: no usable GPU"), "{note}");
+    ensure!(note.contains("not pinned: cuda:0: no usable GPU"), "{note}");
     ensure!(loader.stats().path.context("a path")?.contains("not pinned: cuda:0"));
     ensure!(rest_on_host(&*loader.begin(1)?, 0)? == whole(&json!({}))?);
     Ok(())

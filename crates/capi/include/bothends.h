@@ -124,7 +124,7 @@ enum be_device_type
   : int32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-  // Host memory, page-locked or not.
+  // Host memory, pinned or not.
   BE_CPU = 1,
   // An NVIDIA GPU's memory.
   BE_CUDA = 2,
@@ -201,7 +201,7 @@ void be_text_release(char *text);
 // ("raise", "skip", "replace" or "zero"), `audit` (1), `memory` (MiB), `held_batches` (1), `reader`,
 // `side_index`, `page_cache`, `cache_size` ("auto"), `cache` (a directory for records fetched from a remote store),
 // `fetch_requests`, `fetch_reorder`, `fields` (refused: batches in C have no further fields yet), `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
-// `be_batch_device`), `pin_memory` (false; true page-locks batches in host memory for the caller's copies).
+// `be_batch_device`), `pin_memory` (false; true pins batches in host memory for the caller's copies).
 //
 // # Safety
 // `options_json` ends with a zero byte.
@@ -362,7 +362,7 @@ be_status be_batch_lend(const be_batch *batch,
 
 // Releases the batch, as `be_batch_release` does, once what is enqueued on `stream` now has run: its
 // memory is not reused before that, and the caller does not wait. Use it for a batch on a GPU, and for one
-// in page-locked host memory (`pin_memory`) from which a copy was enqueued. `stream` is as in
+// in pinned host memory (`pin_memory`) from which a copy was enqueued. `stream` is as in
 // `be_batch_lend`. The batch is released whatever this returns. A NULL batch is ignored.
 //
 // # Safety

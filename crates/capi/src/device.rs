@@ -21,7 +21,7 @@ use crate::status::{answer, be_status};
 #[repr(i32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum be_device_type {
-    /// Host memory, page-locked or not.
+    /// Host memory, pinned or not.
     BE_CPU = 1,
     /// An NVIDIA GPU's memory.
     BE_CUDA = 2,
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn be_batch_lend(
 
 /// Releases the batch, as `be_batch_release` does, once what is enqueued on `stream` now has run: its
 /// memory is not reused before that, and the caller does not wait. Use it for a batch on a GPU, and for one
-/// in page-locked host memory (`pin_memory`) from which a copy was enqueued. `stream` is as in
+/// in pinned host memory (`pin_memory`) from which a copy was enqueued. `stream` is as in
 /// `be_batch_lend`. The batch is released whatever this returns. A NULL batch is ignored.
 ///
 /// # Safety

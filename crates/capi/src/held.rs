@@ -11,7 +11,7 @@ use bothends_runtime::{GpuTarget, Home, Loader, Sources};
 pub(crate) struct Form {
     pub(crate) output: Output,
     pub(crate) shapes: Vec<SampleShape>,
-    /// The GPU that batches are on, or for which their memory is page-locked.
+    /// The GPU that batches are on, or for which their memory is pinned.
     pub(crate) gpu: Option<GpuTarget>,
     /// The data sets, where several are mixed.
     pub(crate) sources: Option<Arc<Sources>>,

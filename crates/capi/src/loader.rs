@@ -42,7 +42,7 @@ pub struct be_loader {
 /// ("raise", "skip", "replace" or "zero"), `audit` (1), `memory` (MiB), `held_batches` (1), `reader`,
 /// `side_index`, `page_cache`, `cache_size` ("auto"), `cache` (a directory for records fetched from a remote store),
 /// `fetch_requests`, `fetch_reorder`, `fields` (refused: batches in C have no further fields yet), `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
-/// `be_batch_device`), `pin_memory` (false; true page-locks batches in host memory for the caller's copies).
+/// `be_batch_device`), `pin_memory` (false; true pins batches in host memory for the caller's copies).
 ///
 /// # Safety
 /// `options_json` ends with a zero byte.

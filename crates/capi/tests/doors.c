@@ -305,7 +305,7 @@ static be_batch *next(const be_epoch *epoch) {
     return batch;
 }
 
-// An epoch on a GPU, and one in page-locked memory, compared with the same one in host memory.
+// An epoch on a GPU, and one in pinned memory, compared with the same one in host memory.
 static void on_a_gpu(const char *data) {
     const char *options[] = {", \"device\": \"cuda:0\"", ", \"pin_memory\": true"};
     be_loader *loader;

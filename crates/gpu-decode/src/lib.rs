@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! record, crop ─► describe ─► Batch: words for the kernels, byte ranges with their places ─┐
-//!                                       byte ranges read into one page-locked buffer ──────┤
+//!                                       byte ranges read into one pinned buffer ───────────┤
 //!                                                         upload ─► kernels ─► u8 samples ─┘
 //! ```
 //!

@@ -1,6 +1,6 @@
 //! The GPU as a producer: whole batches, from bytes on storage to samples in the job's slot.
 //!
-//! A job's bytes are read into page-locked memory of a *lane*, uploaded with their descriptions
+//! A job's bytes are read into pinned memory of a *lane*, uploaded with their descriptions
 //! in one copy, and decoded: into the job's slot where that is memory of this GPU, else into the lane's, from
 //! which the samples are copied to the slot. Two lanes: while the GPU works on one, the other's bytes
 //! are read. What the GPU cannot do, and what it flagged, the host makes here, for the same
@@ -11,7 +11,7 @@
 //! It works when it is polled, on the thread of whoever polls, as transports do: sample by sample, so
 //! that a poll ends at its timeout, or a little later where it reads (`readings.rs`). Read `source.rs` for
 //! where samples come from.
-#![allow(unsafe_code, reason = "page-locks memory, and copies to and from a device")]
+#![allow(unsafe_code, reason = "pins memory, and copies to and from a device")]
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -87,7 +87,7 @@ pub struct Counts {
 struct Lane {
     batch: Batch,
     readings: Readings,
-    /// Page-locked: the upload, later samples that the host made for a device slot; behind it what
+    /// Pinned: the upload, later samples that the host made for a device slot; behind it what
     /// became of the crops.
     staging: HostSlot,
     input: Address,
@@ -156,7 +156,7 @@ impl<S> fmt::Debug for GpuProng<S> {
 }
 
 impl<S: Source> GpuProng<S> {
-    /// Allocates and page-locks the lanes' memory. For set-up: it blocks.
+    /// Allocates and pins the lanes' memory. For set-up: it blocks.
     ///
     /// # Errors
     /// As of [`Driver::allocate`], [`Driver::register`] and [`GpuDecoder::new`].

@@ -105,7 +105,7 @@ pub trait Driver: Debug + Send + Sync {
     /// `at` came from `allocate`, is freed once, and no enqueued work uses it any more.
     unsafe fn free(&self, at: Address);
 
-    /// Page-locks `bytes` bytes of host memory for every device, until `unregister`.
+    /// Pins `bytes` bytes of host memory for every device, until `unregister`.
     ///
     /// # Errors
     /// [`GpuError::Driver`], also where some of it is locked already.
@@ -214,7 +214,7 @@ pub trait Driver: Debug + Send + Sync {
     /// As of the contract's clause 4.
     unsafe fn wait_for(&self, event: EventId, timeout: Duration) -> Result<(), GpuError>;
 
-    /// Enqueues a copy from host memory, which is page-locked: from pageable memory the driver
+    /// Enqueues a copy from host memory, which is pinned: from pageable memory the driver
     /// may block, or copy before the stream's earlier work is done.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ pub enum GpuError {
         /// Bytes asked for.
         bytes: usize,
     },
-    /// No memory for slots, or none that can be page-locked.
+    /// No memory for slots, or none that can be pinned.
     #[error("{why}")]
     Slots {
         /// What the ring of them says.

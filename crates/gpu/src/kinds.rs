@@ -1,4 +1,4 @@
-//! The kinds of memory that a GPU adds to `slots`: page-locked host memory, and the device's.
+//! The kinds of memory that a GPU adds to `slots`: pinned host memory, and the device's.
 //!
 //! Both are made once, by a ring, and reused for its life. It does not decide which kind a run
 //! uses: a registration that fails is an error with its reason, and the caller continues with
@@ -19,7 +19,7 @@ use crate::driver::Driver;
 use crate::owners::{DeviceBuffer, Gpu, Uses};
 
 /// Host memory that the GPU copies from by itself: the allocator's, with huge pages advised as
-/// `slots::Heap` does, page-locked for every device of the process while a slot has it.
+/// `slots::Heap` does, pinned for every device of the process while a slot has it.
 ///
 /// The slot owns the registration, and ends it before its memory. Every page is touched before, since
 /// registering memory that was costs less than half; by a processor near the GPU, where
@@ -31,9 +31,9 @@ pub struct PageLocked {
 
 impl PageLocked {
     /// Its name, by which slots of it are known.
-    pub const NAME: &str = "page-locked";
+    pub const NAME: &str = "pinned";
 
-    /// Memory that is page-locked by this GPU's driver.
+    /// Memory that is pinned by this GPU's driver.
     #[must_use]
     pub fn of(gpu: &Gpu) -> Self {
         Self { gpu: gpu.clone() }

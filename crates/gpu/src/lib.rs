@@ -13,7 +13,7 @@
 //! all of them to one contract.
 //!
 //! Above the driver: [`owners`] frees things in the right order and never waits for it;
-//! [`kinds`] makes slots of page-locked and of device memory; [`staging`] moves batches through
+//! [`kinds`] makes slots of pinned and of device memory; [`staging`] moves batches through
 //! them, ordered by events on the device only; [`path`] says which way batches go, and why not
 //! a better one.
 //!

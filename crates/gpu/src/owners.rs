@@ -195,7 +195,7 @@ impl Gpu {
     }
 
     /// Keeps a value until everything has run that any library of this process
-    /// has enqueued by the next sweep, on this device or another, and drops it in a later one: how page-locked memory
+    /// has enqueued by the next sweep, on this device or another, and drops it in a later one: how pinned memory
     /// goes back that code of others copies from (`tensor.to("cuda", non_blocking=True)`). Calls
     /// no driver, so any thread may do it at any time. Of use where [`Self::can_record_all`].
     pub fn keep_until_idle(&self, value: Box<dyn Send>) {

@@ -1,7 +1,7 @@
 //! Which way batches go to the device, and why not a better one.
 //!
 //! There are three: `p2p`, a drive's bytes straight into device memory (cuFile where it is truly
-//! peer to peer); `pinned`, through page-locked host slots on a copy stream; and `host`, where
+//! peer to peer); `pinned`, through pinned host slots on a copy stream; and `host`, where
 //! batches stay in host memory for whoever trains to copy. Every way that is not taken has one
 //! line that says why, for `doctor`, `stats` and reports.
 //!
@@ -22,7 +22,7 @@ pub use self::cufile::{CuFile, Gds, Guard, Standing};
 pub enum Path {
     /// From the drive into device memory, past the host's.
     P2p,
-    /// Through page-locked host memory.
+    /// Through pinned host memory.
     Pinned,
     /// Into host memory only.
     Host,
@@ -59,7 +59,7 @@ pub struct Report {
 
 impl Report {
     /// The report, from how each step towards a better way went: `gpu`, whether a device was opened;
-    /// `pinned`, whether its slots could be page-locked; `p2p`, cuFile's guard, which is
+    /// `pinned`, whether its slots could be pinned; `p2p`, cuFile's guard, which is
     /// asked only where the other two are fine.
     pub fn of(
         gpu: Result<(), String>,
@@ -71,7 +71,7 @@ impl Report {
             return Self::new(Path::Host, vec![no_device(), (Path::Pinned, why)]);
         }
         if let Err(why) = pinned {
-            let p2p = "host memory cannot be page-locked here".to_owned();
+            let p2p = "host memory cannot be pinned here".to_owned();
             return Self::new(Path::Host, vec![(Path::P2p, p2p), (Path::Pinned, why)]);
         }
         let why = match p2p() {
@@ -80,7 +80,7 @@ impl Report {
                     .to_owned()
             }
             Ok(CuFile { standing: Standing::Compatible }) => {
-                "cuFile is not peer-to-peer here, and slower than page-locked slots"
+                "cuFile is not peer-to-peer here, and slower than pinned slots"
                     .to_owned()
             }
             Err(why) => why,

@@ -52,7 +52,7 @@ fn a_registration_that_fails_has_its_reason() {
     assert!(matches!(error, SlotError::OutOfMemory { .. }), "{error}");
 }
 
-/// Page-locked memory that says whether it is still registered when it is freed.
+/// Pinned memory that says whether it is still registered when it is freed.
 #[derive(Debug)]
 struct Watched {
     kind: PageLocked,

@@ -32,7 +32,7 @@ pub(crate) struct Form {
     pub(crate) held: Arc<AtomicUsize>,
     /// How many it may hold.
     pub(crate) may_hold: usize,
-    /// The GPU that batches are on, or for which their slots are page-locked.
+    /// The GPU that batches are on, or for which their slots are pinned.
     pub(crate) gpu: Option<GpuTarget>,
     pub(crate) home: Home,
     /// The data sets, where several are mixed.

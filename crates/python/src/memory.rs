@@ -1,7 +1,7 @@
 //! The memory of a batch's tensors: a leased slot, a lent batch on a GPU, or our own bytes.
 //!
 //! Memory is returned when its last tensor is gone, on whichever thread that is, and nothing waits for a
-//! device. Page-locked slots, from which unknown code may still be copying, and batches that are used on
+//! device. Pinned slots, from which unknown code may still be copying, and batches that are used on
 //! unnamed streams are kept until the GPU has finished everything that is enqueued.
 
 use std::mem::ManuallyDrop;
@@ -52,7 +52,7 @@ impl Drop for Held {
 pub(crate) struct Lease {
     /// `Some` until it is dropped.
     held: Option<Held>,
-    /// The GPU for which it is page-locked.
+    /// The GPU for which it is pinned.
     pinned_for: Option<GpuTarget>,
     home: Home,
 }

@@ -58,7 +58,7 @@ def test_an_unknown_option_names_the_nearest(small: Path, name: str, near: str) 
 
 
 def test_an_unknown_option_like_none_is_named(small: Path) -> None:
-    with pytest.raises(bothends.OptionsError, match="`zzz` is no option of bothends.Loader$"):
+    with pytest.raises(bothends.OptionsError, match="`zzz` is not an option of bothends.Loader$"):
         bothends.Loader(small, "raw", zzz=3)
 
 

@@ -1,4 +1,4 @@
-"""Batches that end in a GPU's memory, and in page-locked memory: over a stub of NVIDIA's driver.
+"""Batches that end in a GPU's memory, and in pinned memory: over a stub of NVIDIA's driver.
 
 Everything between a loader and the driver's calls is the real thing: loading the library, calls,
 streams and events by their handles, capsules. Tests that need PyTorch with CUDA are skipped where there is none;
@@ -241,7 +241,7 @@ batches.close()
 def test_a_closed_loader_keeps_no_memory(
     stub: Path, small: Path, options: dict[str, Any]
 ) -> None:
-    """Page-locked memory would slow down every fork of the process, and the GPU's is needed."""
+    """Pinned memory would slow down every fork of the process, and the GPU's is needed."""
     code = """
 batches = loader(Path(sys.argv[2]), framework="dlpack", **eval(sys.argv[3]))
 for batch in batches.batches():
@@ -292,7 +292,7 @@ assert images.__dlpack__(stream=1) is not None and sum(1 for _ in batches) == 4
     gpu_stub.run(stub, code, small)
 
 
-# ---- page-locked memory -------------------------------------------------------------------
+# ---- pinned memory ---------------------------------------------------------------------------
 
 
 def test_page_locked_batches_need_no_second_copy(stub: Path, small: Path) -> None:
@@ -356,7 +356,7 @@ print(*(str(w.message) for w in said), sep="\\n")
     line, *more = children.run(code, small, LD_LIBRARY_PATH=str(tmp_path)).splitlines()
     if not line:
         pytest.skip("this machine has a GPU")
-    assert line.startswith("bothends: host memory is not page-locked: ") and not more
+    assert line.startswith("bothends: host memory is not pinned: ") and not more
 
 
 # ---- what `device` says -------------------------------------------------------------------

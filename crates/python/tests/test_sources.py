@@ -628,7 +628,7 @@ def test_changes_are_seen(small: Path) -> None:
     subset = Subset(ConcatDataset([dataset, dataset]), list(range(40)))
     source = recognise(subset)
     assert source.changed(subset) is None
-    assert source.changed(dataset) == "it is another data set"
+    assert source.changed(dataset) == "it is a different data set"
 
     def seen(name: str) -> bool:
         return f"`{name}` of the" in (source.changed(subset) or "")

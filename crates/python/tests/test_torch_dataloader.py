@@ -470,7 +470,7 @@ def test_views_of_a_sample_stay_with_its_label(root: Path) -> None:
 
 def test_names_that_no_loader_knows_are_refused(root: Path) -> None:
     dataset = ImageFolder(root, EVAL)
-    with pytest.raises(bothends.OptionsError, match="`bogus` is no option of DataLoader"):
+    with pytest.raises(bothends.OptionsError, match="`bogus` is not an option of DataLoader"):
         DataLoader(dataset, bogus=1)
     for name, near in (("bacth_size", "batch_size"), ("workers", "num_workers")):
         with pytest.raises(bothends.OptionsError, match=f"`{name}`.* did you mean `{near}`"):

@@ -266,7 +266,7 @@ def test_what_no_op_can_do_stays(before: list[Any], transform: Any, why: str) ->
 def test_policies_of_timms_own_stay_behind_the_crop(name: str) -> None:
     made = translate(train(auto_augment=name))
     assert made.recipe["ops"] == [{"op": "decode"}, *WAY] and made.rest_input == "pil"
-    assert "strengths of its own" in made.words[2]
+    assert "magnitudes of its own" in made.words[2]
     assert "rand-m9-mstd0.5-inc1" in made.remedies[0]
 
 

@@ -423,7 +423,7 @@ def test_the_death_of_a_worker_is_an_error(pool: Any, end: Any, said: str) -> No
     assert time.monotonic() - begin < SOON
     assert workers.closed
     assert not any(children.runs(pid) for pid in pids)
-    with pytest.raises(bothends.Error, match="the workers have ended; start others"):
+    with pytest.raises(bothends.Error, match="the workers have ended; start new ones"):
         next(workers.map(tasks(1)))
 
 

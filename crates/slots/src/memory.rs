@@ -1,7 +1,7 @@
 //! Kinds of memory, and the single owner of a slot's memory: the allocation and what was done to it end
 //! together, in the right order.
 //!
-//! Page-locking memory, mapping it for a device or announcing it to an io_uring registers an address
+//! Pinning memory, mapping it for a device or announcing it to an io_uring registers an address
 //! range with somebody. A registration that outlives its memory refers to whatever is allocated there
 //! next, which then cannot be registered, or is overwritten by others. `Memory` therefore owns both and
 //! ends the registration first.
@@ -17,14 +17,14 @@ use std::ptr::NonNull;
 use crate::SlotError;
 
 /// Every slot begins at a multiple of this many bytes and has whole blocks of them to
-/// itself: what O_DIRECT reads and page-locked copies need.
+/// itself: what O_DIRECT reads and pinned copies need.
 pub const SLOT_ALIGN: usize = 4096;
 
 /// A kind of memory that slots can be made of.
 ///
 /// `conformance::memory` holds what a kind must keep.
 pub trait Kind: Debug + Send + Sync {
-    /// For messages: `host`, `page-locked`, …
+    /// For messages: `host`, `pinned`, …
     fn name(&self) -> &'static str;
 
     /// Allocates one slot's memory: `bytes` zeros, aligned to [`SLOT_ALIGN`] where the host

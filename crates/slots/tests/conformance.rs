@@ -12,7 +12,7 @@ use bothends_slots::{
     Backing, Heap, Kind, Registration, Ring, RingConfig, SLOT_ALIGN, SlotError,
 };
 
-/// Stands in for memory that is page-locked: counts what is locked.
+/// Stands in for memory that is pinned: counts what is locked.
 #[derive(Debug, Default)]
 struct Locked(Arc<AtomicU32>);
 
@@ -29,7 +29,7 @@ impl Drop for Lock {
 
 impl Kind for Locked {
     fn name(&self) -> &'static str {
-        "page-locked"
+        "pinned"
     }
 
     fn allocate(&self, bytes: usize) -> Option<Result<Backing, SlotError>> {

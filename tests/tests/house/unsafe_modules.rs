@@ -36,7 +36,7 @@ pub(crate) const UNSAFE_MODULES: &[(&str, &str)] = &[
     ),
     (
         "crates/gpu-decode/src/prong.rs",
-        "page-locks memory, and copies to and from a device",
+        "pins memory, and copies to and from a device",
     ),
     (
         "crates/gpu-decode/examples/check_gpu/device.rs",

@@ -53,12 +53,12 @@ pub const CLAUSES: [Clause; 38] = [
     ),
     clause(
         "1.2",
-        "A greeting of another version is refused with a reason.",
+        "A greeting of another protocol version is refused with a reason.",
         Stranger(stranger::another_version),
     ),
     clause(
         "1.3",
-        "A first message that is no greeting ends the connection.",
+        "A first message that is not a greeting ends the connection.",
         Stranger(stranger::no_greeting),
     ),
     clause(
@@ -73,7 +73,7 @@ pub const CLAUSES: [Clause; 38] = [
     ),
     clause(
         "1.6",
-        "A header with a body beyond its bound ends the connection.",
+        "A header that announces too large a body ends the connection.",
         Stranger(stranger::endless_body),
     ),
     clause(
@@ -88,7 +88,7 @@ pub const CLAUSES: [Clause; 38] = [
     ),
     clause(
         "1.9",
-        "A second host is served, or told at once to come later.",
+        "A second host is served, or told at once to try again later.",
         Stranger(stranger::second_host),
     ),
     clause(
@@ -98,7 +98,7 @@ pub const CLAUSES: [Clause; 38] = [
     ),
     clause(
         "2.1",
-        "A session with another hash of its recipe is refused.",
+        "A session whose recipe hash is wrong is refused.",
         Host(host::another_recipe),
     ),
     clause(
@@ -113,63 +113,63 @@ pub const CLAUSES: [Clause; 38] = [
     ),
     clause(
         "2.4",
-        "A session with other bytes per sample is refused.",
+        "A session whose sample size is wrong is refused.",
         Host(host::other_sample_bytes),
     ),
     clause(
         "2.5",
-        "A session with a path that leaves the data root is refused.",
+        "A session with a path outside the data root is refused.",
         Host(host::path_out_of_the_root),
     ),
     clause(
         "2.6",
-        "A session of a file that is not there is refused by its name.",
+        "A session with a missing file is refused, naming the file.",
         Host(host::absent_file),
     ),
     clause(
         "2.7",
-        "After a refusal another session is opened and served.",
+        "After a refusal, another session can be opened and is served.",
         Host(host::after_a_refusal),
     ),
     clause(
         "2.8",
-        "Every session has a number of its own.",
+        "Every session has its own number.",
         Stranger(stranger::sessions_have_numbers),
     ),
     clause(
         "2.9",
-        "What is of another session is left alone.",
+        "Messages for another session are ignored.",
         Stranger(stranger::other_sessions),
     ),
     clause(
         "2.10",
-        "A new session answers no job of the one before.",
+        "A new session does not answer jobs of the previous one.",
         Stranger(stranger::opened_again),
     ),
     clause(
         "3.1",
-        "Samples of opaque records are right to the byte.",
+        "Samples of opaque records are correct to the byte.",
         Samples(Kind::Opaque),
     ),
     clause(
         "3.2",
-        "Samples of planar records are right to the byte.",
+        "Samples of planar records are correct to the byte.",
         Samples(Kind::Planar),
     ),
-    clause("3.3", "Samples of image files are right to the byte.", Samples(Kind::Images)),
+    clause("3.3", "Samples of image files are correct to the byte.", Samples(Kind::Images)),
     clause(
         "3.4",
-        "A job without samples is done and has no bytes.",
+        "A job without samples succeeds and returns no bytes.",
         Host(host::empty_job),
     ),
     clause(
         "3.5",
-        "A job of the session's largest batch is done.",
+        "A job as large as the session's largest batch succeeds.",
         Host(host::largest_job),
     ),
     clause(
         "3.6",
-        "A larger job fails, and no other job with it.",
+        "A larger job fails, and no other job fails with it.",
         Stranger(stranger::larger_job),
     ),
     clause(
@@ -179,32 +179,32 @@ pub const CLAUSES: [Clause; 38] = [
     ),
     clause(
         "3.8",
-        "A job of which no record can be read fails.",
+        "A job fails if none of its records can be read.",
         Host(host::nothing_readable),
     ),
     clause(
         "3.9",
-        "As many jobs as there are slots are each answered once.",
+        "If all slots are in use, each job is answered once.",
         Host(host::all_slots),
     ),
     clause(
         "3.10",
-        "Jobs beyond the slots wait, and are each answered once.",
+        "Jobs beyond the slots wait, and each is answered once.",
         Stranger(stranger::waiting_jobs),
     ),
     clause(
         "4.1",
-        "A revoked job is answered once, and no other job suffers.",
+        "A revoked job is answered once, and other jobs are unaffected.",
         Host(host::revoked),
     ),
     clause(
         "4.2",
-        "Revoking what is not under way does nothing.",
+        "Revoking a job that is not in progress has no effect.",
         Stranger(stranger::unknown_revoke),
     ),
     clause(
         "5.1",
-        "Digests of records are those of the device's own bytes.",
+        "Digests of records are computed from the device's own bytes.",
         Host(host::records),
     ),
     clause(
@@ -220,13 +220,13 @@ pub const CLAUSES: [Clause; 38] = [
     ),
     clause(
         "7.1",
-        "A file that was replaced is read again by the next session.",
+        "A replaced file is read again in the next session.",
         Files(host::replaced_file),
     ),
     // Afterwards the files are gone.
     clause(
         "7.2",
-        "A session is refused when its files are gone.",
+        "A session is refused if its files are gone.",
         Files(host::without_its_files),
     ),
 ];

@@ -47,7 +47,7 @@ impl Device {
         Ok(Self { driver, gpu, stream })
     }
 
-    /// Page-locked memory.
+    /// Pinned memory.
     pub fn page_locked(&self, bytes: usize) -> Result<HostSlot, Failed> {
         let ring = self.page_locked_ring(1, bytes)?;
         let slot = ring.take(Duration::ZERO).ok_or("no slot")?;
@@ -113,7 +113,7 @@ impl Device {
         Ok(2.0 * bytes as f64 * f64::from(n) / took.as_secs_f64())
     }
 
-    /// Bytes a second of plain copies out of page-locked memory, and the longest call.
+    /// Bytes a second of plain copies out of pinned memory, and the longest call.
     pub fn plain_upload_rate(
         &self,
         from: &[u8],

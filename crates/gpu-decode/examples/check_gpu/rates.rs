@@ -89,7 +89,7 @@ pub fn copies(device: &Device, extent: Extent, said: &mut Said) -> Result<(), Fa
     let bytes = sizes.batch * sizes.sample_bytes();
     let slot = device.page_locked(bytes)?;
     let (rate, longest) = device.plain_upload_rate(&slot, 50)?;
-    said.figure("plain copies from page-locked memory", (rate / 1e9, "GB/s"), Bar::None);
+    said.figure("plain copies from pinned memory", (rate / 1e9, "GB/s"), Bar::None);
     let microseconds = longest.as_secs_f64() * 1e6;
     said.figure("longest plain copy's call", (microseconds, "µs"), Bar::AtMost(50.0));
     let fed = feed_rate(device, bytes, extent)?;
@@ -263,7 +263,7 @@ pub fn decoding(
     let is_wanted = |nth: usize| which.is_none_or(|which| which == nth);
     let wanted = BARS.into_iter().enumerate().filter(|(nth, _)| is_wanted(*nth));
     for (_, (form, n, is_uploaded, least)) in wanted {
-        let from = if is_uploaded { "from page-locked memory" } else { "resident" };
+        let from = if is_uploaded { "from pinned memory" } else { "resident" };
         let check = format!("{} decoding, {n} at a time, {from}", form.name());
         eprintln!("{check}");
         let began = Instant::now();

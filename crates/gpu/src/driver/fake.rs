@@ -112,7 +112,7 @@ impl Fake {
         self.state().counts
     }
 
-    /// Whether host memory that begins there is page-locked.
+    /// Whether host memory that begins there is pinned.
     #[must_use]
     pub fn is_registered(&self, base: NonNull<u8>) -> bool {
         self.state().is_registered(base.addr().get())

@@ -169,7 +169,7 @@ impl FinishFeed {
     /// A feed with `n_slots` slots for delivered batches. Blocks in the driver: for set-up.
     ///
     /// # Errors
-    /// [`GpuError`]: no memory, none that can be page-locked, or no kernels.
+    /// [`GpuError`]: no memory, none that can be pinned, or no kernels.
     pub fn new(gpu: &Gpu, config: FinishConfig, n_slots: u32) -> Result<Self, GpuError> {
         let compute = gpu.stream()?;
         let rows = |bytes: usize| bytes.saturating_mul(config.batch_size);

@@ -1,4 +1,4 @@
-//! The feed: page-locked host slots in, batches in device memory out.
+//! The feed: pinned host slots in, batches in device memory out.
 //!
 //! One thread submits and polls; batches are released by whoever has them.
 #![allow(
@@ -71,7 +71,7 @@ pub enum Refusal {
     },
     /// The batch is in memory that the device cannot copy from by itself.
     #[error(
-        "a batch in {kind} memory cannot be copied asynchronously; use page-locked slots"
+        "a batch in {kind} memory cannot be copied asynchronously; use pinned slots"
     )]
     NotPageLocked {
         /// The slot's kind.

@@ -95,7 +95,7 @@ int stub_noted(uintptr_t stream, int records) {
     return 0;
 }
 
-/* Whether host memory there is page-locked. For tests. */
+/* Whether host memory there is pinned. For tests. */
 int stub_is_registered(uintptr_t at) { return find(REGISTERED, at) != NULL; }
 
 /* Events recorded behind all of a context's streams. For tests. */

@@ -1,4 +1,4 @@
-"""What `bothends.ray` consists of besides its pool: two kinds of actors, and the files that a
+"""The parts of `bothends.ray` other than its pool: two kinds of actors, and the files that a
 process with loaders reads."""
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 from ._demand import Demand
 from ._errors import DeviceError, OptionsError
 
-# Seconds between an agent's announcements; without them it is forgotten after a lease.
+# Seconds between an agent's announcements; without them, it is forgotten when its lease expires.
 RENEWAL = 1.0
 LEASE = 5.0
-# Seconds that an agent has for its start, and for its end before it is killed.
+# Seconds an agent may take to start, and to end before it is killed.
 _START = 20.0
 END = 5.0
 
@@ -43,8 +43,8 @@ def ray_module() -> Any:
 
 
 class Registry:
-    """Who is there: an actor that may be lost. Its successor says nothing until agents have had the
-    time to announce themselves again."""
+    """Knows which agents serve. The actor may be lost: its successor gives no answer until agents
+    have had time to announce themselves again."""
 
     def __init__(self) -> None:
         self._silent_until = time.monotonic() + 2 * RENEWAL
@@ -52,7 +52,7 @@ class Registry:
         self._demands: dict[str, tuple[Demand, float]] = {}
 
     def begin(self) -> None:
-        """This is the first registry, and nobody has been there before."""
+        """Says that this is the first registry, with no predecessor."""
         self._silent_until = 0.0
 
     def announce(self, place: int, address: str) -> None:
@@ -117,7 +117,7 @@ class Agent:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(RENEWAL)
         if not self._ends:
-            os._exit(1)  # Ray starts another actor, and that another agent
+            os._exit(1)  # Ray starts another actor, which starts another agent
 
     def serve(self) -> None:
         """Returns once hosts can find the agent."""
@@ -143,7 +143,7 @@ def key_file(folder: str, key: bytes) -> str:
 
 
 def write(folder: str, addresses: list[str]) -> None:
-    """Replaces the list as a whole, if it is another one."""
+    """Replaces the whole list if it has changed."""
     path = os.path.join(folder, "agents")
     text = "".join(f"{address}\n" for address in addresses)
     with contextlib.suppress(FileNotFoundError), open(path) as file:
@@ -155,11 +155,11 @@ def write(folder: str, addresses: list[str]) -> None:
 
 
 def program() -> str:
-    """The agent of this package, also in an environment that is not activated."""
+    """The agent in this package, even if the environment is not activated."""
     beside = os.path.join(sysconfig.get_path("scripts"), "bothends-agent")
     found = beside if os.access(beside, os.X_OK) else shutil.which("bothends-agent")
     if found is None:
-        raise OptionsError("there is no bothends-agent here: pip install bothends brings it")
+        raise OptionsError("bothends-agent is not installed here: pip install bothends provides it")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Whose code called: the first frame outside bothends, which is whom a warning is for."""
+"""Finds the caller: the first frame outside bothends, which a warning is addressed to."""
 
 from __future__ import annotations
 

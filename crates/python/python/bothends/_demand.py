@@ -1,4 +1,5 @@
-"""What a loader needs of a pool, measured from its counters, and the size that a pool is to have."""
+"""What a loader needs from a pool, measured from its counters, and the size that a pool should
+have."""
 
 from __future__ import annotations
 
@@ -9,17 +10,18 @@ from typing import NamedTuple
 from ._loader import Loader
 from ._native import PoolSize
 
-# What is made beyond what loaders take, as `PoolSize` has it.
+# The margin above what loaders consume, as in `PoolSize`.
 _MARGIN = 0.1
-# A loader that could take so many times what it gets waits.
+# A loader waits if it could consume this many times what it gets.
 _WAITS = 1.05
 
 
 class Demand(NamedTuple):
-    """What a loader was fed and could have taken over the last seconds, in samples per second."""
+    """What a loader received, and could have consumed, over the last seconds, in samples per
+    second."""
 
     consumer: float
-    """What its training loop would take if it never waited."""
+    """What its training loop would consume if it never waited."""
     host: float
     """What its own workers make."""
     agents: float
@@ -27,7 +29,7 @@ class Demand(NamedTuple):
 
 
 class Meter:
-    """A loader's `Demand` from one look to the next."""
+    """Measures a loader's `Demand` between two readings."""
 
     def __init__(self) -> None:
         self._before: tuple[float, float, int, int] | None = None
@@ -41,7 +43,7 @@ class Meter:
         before = self._before or (now - 1.0, waited, front, back)
         self._before = (now, waited, front, back)
         seconds, waited, front, back = (a - b for a, b in zip(self._before, before))
-        # A host that others help, or that is ahead, makes less than it could.
+        # A host that is helped, or that is ahead, makes less than it could.
         self._host = max(front / seconds, 0.98 * self._host)
         busy = max(seconds - waited, seconds / 20)
         return Demand((front + back) / busy, self._host, back / seconds)
@@ -50,8 +52,8 @@ class Meter:
 def by_need(
     size: PoolSize, serving: Callable[[], int], clock: Callable[[], float] = time.monotonic
 ) -> Callable[[Sequence[Demand]], int]:
-    """What an agent can make shows only while a loader waits. Otherwise agents make what is taken,
-    and as many as serve are enough: each can make its part of the need, if not more."""
+    """An agent's capacity shows only while a loader waits. Otherwise agents make what is consumed,
+    and those that serve are enough: each can make at least its part of the need."""
     best: float | None = None
 
     def of(demands: Sequence[Demand]) -> int:

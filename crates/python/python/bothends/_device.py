@@ -1,4 +1,4 @@
-"""Where batches are delivered: what `device` says, and which GPU "cuda" alone means."""
+"""Where batches are delivered: the meaning of `device`, and which GPU a plain "cuda" is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def named(device: Any) -> str | None:
             a `torch.device` or a device of JAX's.
 
     Raises:
-        OptionsError: batches cannot be delivered there.
+        OptionsError: batches cannot be delivered to that device.
     """
     if device is None:
         return None
@@ -48,10 +48,10 @@ def _text(device: Any) -> str:
 
 
 def ordinal_of(name: str | None) -> int | None:
-    """The number of the GPU that `named` gave the name of, among those that this process can see;
-    None for host memory. "cuda" alone is PyTorch's current device where a script has set
-    one, else that of this process among the ranks of its machine (`LOCAL_RANK` and other
-    launchers' names for it, of the GPUs that it is shown), else 0."""
+    """The number of the GPU that `named` returned, among those that this process can see; None for
+    host memory. A plain "cuda" is PyTorch's current device if the script has set one, otherwise the
+    one that matches this process's local rank (`LOCAL_RANK` and other launchers' names for it),
+    otherwise 0."""
     if name is None:
         return None
     _, _, number = name.partition(":")

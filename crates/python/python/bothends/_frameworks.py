@@ -28,23 +28,22 @@ class Sharing(NamedTuple):
     """How a loader's arrays reach the script."""
 
     images: Share
-    """Of the samples, wherever they are."""
+    """For the samples, wherever they are."""
     targets: Share
-    """Of labels and mask, which are made on the host; on a GPU where the images are."""
+    """For labels and mask, which are made on the host; on the GPU if the images are."""
     ids: Share
-    """Of sample ids, which stay on the host."""
+    """For sample ids, which stay on the host."""
     ragged: Share | None = None
-    """Of rows that differ in length, values and offsets, if they are shared in a way of their own."""
+    """For rows of different lengths (values and offsets), if they are shared differently."""
 
 
 def sharing(framework: str, output: str, gpu: int | None = None, sharding: Any = None) -> Sharing:
-    """How arrays are shared with `framework`, where batches are on the GPU of that number, or in
-    host memory. "auto" is PyTorch where it is installed, else NumPy; on a GPU JAX or CuPy. With a JAX
-    `sharding` it makes global arrays, of which this process has its part.
+    """How arrays are shared with `framework`, with batches on the GPU of that number or in host
+    memory. "auto" is PyTorch if it is installed, otherwise NumPy, or on a GPU JAX or CuPy. A JAX
+    `sharding` gives global arrays of which this process holds its part.
 
     Raises:
-        OptionsError: there is no such framework, it is not installed, or it has no such type or
-            no memory there.
+        OptionsError: the framework is unknown or not installed, or lacks that type or device.
     """
     if framework not in FRAMEWORKS:
         line = f"`framework` is {framework!r}; it must be one of {', '.join(FRAMEWORKS)}"
@@ -54,7 +53,7 @@ def sharing(framework: str, output: str, gpu: int | None = None, sharding: Any =
     if gpu is not None:
         return _on_gpu(framework, gpu, sharding)
     if framework == "cupy":
-        raise OptionsError("CuPy's arrays are on a GPU; give device='cuda', or framework='numpy'")
+        raise OptionsError("CuPy arrays are on a GPU; give device='cuda', or framework='numpy'")
     if framework == "auto":
         framework = _installed()
     if framework == "numpy" and output == "bf16":
@@ -63,7 +62,7 @@ def sharing(framework: str, output: str, gpu: int | None = None, sharding: Any =
     if sharding is None:
         return Sharing(share, share, share)
     share = _global(sharding)
-    # Their number of values, and that of offsets, is no number of rows that devices could divide.
+    # Neither the number of values nor that of offsets can be divided among devices as rows can.
     return Sharing(share, share, share, importlib.import_module("numpy").asarray)
 
 
@@ -78,11 +77,11 @@ def _on_gpu(framework: str, gpu: int, sharding: Any) -> Sharing:
             raise OptionsError(f"{line}, or use framework='dlpack'")
         framework = found[0]
     if framework == "numpy":
-        line = "NumPy's arrays are in host memory; use another framework, or leave `device` out"
+        line = "NumPy arrays are in host memory; use another framework, or leave `device` out"
         raise OptionsError(line)
     if framework == "dlpack":
         return Sharing(_same, _same, _same)
-    # It asks for the array's stream to be waited for: of PyTorch the thread's current one.
+    # It has a stream wait for the array: in PyTorch, the thread's current one.
     images = _imported(framework)
     on_gpu = {"torch": _in_torch, "jax": _in_jax, "cupy": _in_cupy}
     return on_gpu[framework](images, gpu)
@@ -93,7 +92,7 @@ def _in_torch(images: Share, gpu: int) -> Sharing:
     device = torch.device("cuda", gpu)
 
     def to_device(array: Any) -> Any:
-        # Small: the driver copies it aside before this returns, so nobody waits.
+        # Small: the driver copies it before this returns, so nothing waits.
         return images(array).to(device, non_blocking=True)
 
     return Sharing(images, to_device, images)
@@ -119,7 +118,7 @@ def _in_jax(images: Share, gpu: int) -> Sharing:
         )
 
     def share(array: Any) -> Any:
-        # JAX waits on one stream and computes on others, and lets go of memory while it does.
+        # JAX waits on one stream but computes on others, and may release memory while it does.
         array.release_when_idle()
         return images(array)
 
@@ -151,12 +150,12 @@ def _imported(framework: str) -> Share:
 
 
 def _global(sharding: Any) -> Share:
-    """Global arrays in JAX's sense, along the batch: every process gives the rows it has."""
+    """Global arrays in JAX's sense, split along the batch: every process contributes its rows."""
     jax = importlib.import_module("jax")
     numpy = importlib.import_module("numpy")
 
     def share(array: Any) -> Any:
-        # A copy: devices of JAX on the CPU would keep the slot's memory.
+        # A copy, since JAX's CPU devices would hold on to the slot's memory.
         return jax.make_array_from_process_local_data(sharding, numpy.array(array))
 
     return share

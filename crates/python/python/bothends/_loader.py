@@ -40,7 +40,7 @@ class Ragged(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch with everything known about it, from `Loader.batches`."""
+    """A batch with everything that is known about it, from `Loader.batches`."""
 
     images: list[Any]
     """One tensor per view of a sample, shaped as in `Loader`."""
@@ -52,7 +52,7 @@ class Batch(NamedTuple):
     sample_ids: Any
     """int64, one per row, -1 in masked rows. Always in host memory."""
     n_valid: int
-    """Rows that hold a sample; they come before the masked ones."""
+    """The number of rows that hold a sample; they come before the masked ones."""
     index: int  # type: ignore[assignment]  # a tuple's own `index` is of no use here
     """Its position in this rank's epoch, from 0."""
     prong: str
@@ -67,9 +67,9 @@ class Batch(NamedTuple):
 
 
 class _Epoch(Iterator[T]):
-    """The batches of an epoch, and behind the last one what is to be done then. Several threads
-    may take from it at once, which neither a generator nor `itertools.chain` allows: the chain
-    frees an iterator that another thread is in."""
+    """The batches of an epoch, and an action after the last one. Several threads may take from it
+    at once, which neither a generator nor `itertools.chain` allows: the chain frees an iterator
+    that another thread is still using."""
 
     def __init__(self, batches: Iterator[T], loader: Loader) -> None:
         self._batches, self._loader = batches, loader
@@ -82,7 +82,7 @@ class _Epoch(Iterator[T]):
             raise
 
 
-# Page-locked batches that copies may still be reading, in addition to those that a script holds.
+# Pinned batches that copies may still be reading, in addition to those held by the script.
 _IN_FLIGHT = 2
 
 
@@ -91,7 +91,7 @@ class Members(Protocol):
     """Devices that come and go by themselves: a `bothends.ray.Pool`."""
 
     def options_for(self, loader: Loader) -> dict[str, Any]:
-        """Options of that loader, with which it finds them."""
+        """Options with which that loader finds them."""
 
 
 Devices = Sequence[str | Pool] | str | Pool | Members | None
@@ -182,7 +182,7 @@ class Loader:
         held_batches: batches that the script may hold before it gets copies.
         device: where batches are delivered: None or "cpu" for host memory; "cuda:N" or N for a
             GPU; "cuda" for PyTorch's current GPU or this rank's GPU on its machine.
-        pin_memory: whether batches in host memory are page-locked, so that
+        pin_memory: whether batches in host memory are pinned, so that
             `tensor.to("cuda", non_blocking=True)` overlaps; without a GPU there is one warning.
         fields: names of further fields of the samples, such as ["caption", "boxes"]; `bothends inspect` lists
             them. "name:text" and "name:bytes" say what the bytes of a field are taken for.
@@ -314,7 +314,7 @@ class Loader:
             if self._options["key_file"] is not None:
                 raise OptionsError(f"a {type(csds).__name__} has its own key: leave out key_file")
             self._options.update(csds.options_for(self))
-            self._members = csds  # what they are found by lives as long as this does
+            self._members = csds  # keeps alive what they are found by
 
     def _open(self) -> None:
         self._waits = Waits()
@@ -326,7 +326,8 @@ class Loader:
         options["device"] = None if gpu is None else f"cuda:{gpu}"
         if options["pin_memory"]:
             options["pin_memory"] = f"cuda:{ordinal_of('cuda')}"
-            # A slot is returned once the GPU has finished all that was enqueued by the next batch.
+            # A slot is returned once the GPU has finished everything enqueued before the next
+            # batch.
             options["held_batches"] += _IN_FLIGHT
         how = (self._framework, options["output"], gpu, self._sharding)
         if gpu is None:
@@ -335,7 +336,7 @@ class Loader:
         parent = parent_of_ranks()
         self._native = _native.Loader(text, self._samples, self._redecode, parent)
         if gpu is not None:
-            # After the native half, which says what a machine lacks.
+            # After the native half, which reports what the machine lacks.
             self._sharing = sharing(*how)
         self._tell_notes()
         self._pads = options["last"] in ("pad", "even")
@@ -350,8 +351,8 @@ class Loader:
 
     @classmethod
     def _of_samples(cls, samples: _native.Samples | None, **options: Any) -> Loader:
-        """A loader of samples that Python lists; `data` is the root of their files, or what they
-        are called. Pillow decodes what the native decoders refuse, as it would without them."""
+        """A loader of samples that Python lists; `data` is the root of their files, or their name.
+        Pillow decodes what the native decoders refuse."""
         loader = cls.__new__(cls)
         defaults = inspect.signature(cls).parameters.items()
         names = {name: p.default for name, p in defaults if p.kind is p.KEYWORD_ONLY}
@@ -371,7 +372,8 @@ class Loader:
         return loader
 
     def _take_rank(self, ranks: Ranks) -> None:
-        """Ranks are known when an iteration begins, not when the loader is made."""
+        """Determines the rank: it is known when an iteration begins, not when the loader is
+        made."""
         if ranks != self._ranks:
             self._native.set_rank(*ranks)
             self._ranks = ranks
@@ -504,7 +506,7 @@ class Loader:
         def handle(number: int, frame: Any) -> None:
             self.stop()
             previous = before.get(number)
-            # SIGINT's own one raises KeyboardInterrupt, which is what this is instead of.
+            # SIGINT's default handler raises KeyboardInterrupt, which this replaces.
             if callable(previous) and previous is not signal.default_int_handler:
                 previous(number, frame)
 
@@ -515,7 +517,7 @@ class Loader:
             yield self
         finally:
             for number, previous in before.items():
-                # None: what handled it was not of Python's, and cannot be put back.
+                # None: the handler was not installed by Python and cannot be restored.
                 if previous is not None:
                     signal.signal(number, previous)
 
@@ -534,7 +536,7 @@ class Loader:
     def __reduce__(self) -> tuple[Any, ...]:
         options = self._options
         if self._members is not None:
-            # Where they are found is a file of this process.
+            # They are found through a file of this process.
             options = {**options, "csds": [], "key_file": None}
         arguments = (options, self._num_classes, self._framework, self._sharding)
         return _again, (*arguments, self._progress, self.state_dict(), self._members)
@@ -577,7 +579,7 @@ class Loader:
     # ---- one batch ----------------------------------------------------------------------
 
     def _to_the_end(self, batches: Iterator[T]) -> Iterator[T]:
-        """The same, and behind the last one what the epoch has to say."""
+        """The same batches, then whatever the epoch has to report."""
         return _Epoch(batches, self)
 
     def _ended(self) -> None:
@@ -586,8 +588,8 @@ class Loader:
         self._tell_notes()
 
     def _tell_notes(self) -> None:
-        """Warns of what has happened since it was looked last: a device is missing, was lost, or
-        is there again, or samples are damaged."""
+        """Warns of what has happened since the last call: a device is missing, was lost or has
+        returned, or samples are damaged."""
         for note in self._native.notes():
             warnings.warn(f"bothends: {note}", stacklevel=stacklevel_of_caller())
 
@@ -642,7 +644,7 @@ class Loader:
         return self._sharing.targets(batch.labels)
 
 
-# What people call an option elsewhere.
+# Names of the same option in other libraries.
 _ELSEWHERE = {
     "num_workers": "workers",
     "dtype": "output",
@@ -667,7 +669,7 @@ def _refuse(unknown: dict[str, Any], data: Any, recipe: Any) -> None:
     for name in unknown:
         near = _ELSEWHERE.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), None)
         hint = f"; did you mean `{near}`?" if near else ""
-        raise OptionsError(f"`{name}` is no option of bothends.Loader{hint}")
+        raise OptionsError(f"`{name}` is not an option of bothends.Loader{hint}")
     if not isinstance(data, (str, os.PathLike, Mix)):
         root = getattr(data, "root", None)
         folder = f" ({os.fspath(root)!r})" if isinstance(root, (str, os.PathLike)) else ""
@@ -683,7 +685,7 @@ def _refuse(unknown: dict[str, Any], data: Any, recipe: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A number of NumPy's or a framework's as Python's."""
+    """A number from NumPy or a framework as a Python number."""
     try:
         return value.item()
     except (AttributeError, ValueError, RuntimeError):
@@ -693,7 +695,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Length:
-    """The data set, as far as frameworks ask for it: how many samples there are."""
+    """The data set as far as frameworks ask for it: its number of samples."""
 
     def __init__(self, n: int) -> None:
         self._n = n
@@ -703,7 +705,7 @@ class _Length:
 
 
 def load_native(native: Any, state: dict[str, Any]) -> None:
-    """Loads a state whose checksum is over the one text it has: sorted keys, no spaces."""
+    """Loads a state. Its checksum covers the canonical text: sorted keys, no spaces."""
     note = native.load_state(json.dumps(state, sort_keys=True, separators=(",", ":")))
     if note is not None:
         warnings.warn(f"bothends: {note}", stacklevel=stacklevel_of_caller())
@@ -718,7 +720,7 @@ def _again(
     state: dict[str, Any],
     members: Members | None,
 ) -> Loader:
-    """A loader made again in another process, where the first one was."""
+    """The loader re-created in another process, at the position of the first."""
     loader = Loader.__new__(Loader)
     loader._options = options
     loader._take_members(members)

@@ -53,7 +53,7 @@ class Mix:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The mix as a loader's option `data` has it in JSON."""
+        """The mix in JSON, as in a loader's option `data`."""
         return self._options
 
     def __repr__(self) -> str:

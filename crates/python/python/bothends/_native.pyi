@@ -18,9 +18,9 @@ def wanted_agents(
     `consumer * (1 + margin) - host` over the jobs, divided by `agent_rate` and rounded up.
 
     Args:
-        needs: of each job, what its consumer takes per second while it does not wait, and what its
-            host makes.
-        agent_rate: what one agent makes; None where it is not known yet, which asks for one.
+        needs: for each job, what its consumer takes per second when it does not wait, and what its host
+            makes.
+        agent_rate: what one agent makes; None if that is not yet known, which requests one agent.
         margin: what is made beyond what consumers take.
         least: the fewest agents.
         most: the most agents.
@@ -60,21 +60,21 @@ class PoolSize:
         """
         Args:
             most: the most agents.
-            least: the fewest agents, also while nobody waits.
+            least: the fewest agents, even if nothing waits.
             margin: what is made beyond what consumers take.
-            keep_seconds: for so long fewer agents must have sufficed before any are stopped.
+            keep_seconds: how long fewer agents must have sufficed before any are stopped.
             now: the number of agents that run already.
         """
 
     def observe(
         self, needs: Sequence[tuple[float, float]], agent_rate: float | None, seconds: float
     ) -> int:
-        """The number of agents from now on. To be asked about each second; `needs` and `agent_rate`
-        are those of `wanted_agents`, `seconds` any clock that does not go back."""
+        """The number of agents from now on. Call it about once a second; `needs` and `agent_rate` are those
+        of `wanted_agents`, and `seconds` is any monotonic clock."""
 
     @property
     def size(self) -> int:
-        """The number that was last decided."""
+        """The most recent decision."""
 
 
 class Array:

@@ -13,19 +13,18 @@ class Pool:
         loader = bothends.Loader("/data/train", csds=pool, key_file="shared.key")
 
     A source says which members there are: give exactly one of `members`, `file`, `dns` and
-    `registry`. The loader
-    attaches members that appear and lets those go that vanish, also in the middle of an epoch. The
-    stream is the same whoever takes part.
+    `registry`. The loader attaches members that appear and drops those that vanish, even in the
+    middle of an epoch. The stream is the same whichever members take part.
 
     Args:
         members: addresses, or "HOST:PORT" that are reached as `via` says.
-        file: path of a file with one member in each line. It is read again when it changes; replace it
+        file: path of a file with one member per line. It is read again when it changes; replace it
             as a whole (`os.replace`).
         dns: "HOST:PORT"; all addresses of the name are members, at this port. It is looked up again
             every two seconds.
         registry: agents to which members announce themselves (`bothends-agent --announce`), as `members`.
             They are asked every second.
-        via: how a member without a scheme, or a registry, is reached: "tcp", "tcp+noise" or "tls".
+        via: how members without a scheme, and registries, are reached: "tcp", "tcp+noise" or "tls".
         max: members that this loader attaches at most (64 if not given).
     """
 
@@ -44,7 +43,7 @@ class Pool:
             raise OptionsError("a pool has one source; give members, file, dns or registry")
         for name, listed in (("members", members), ("registry", registry)):
             if isinstance(listed, str):
-                raise OptionsError(f"`{name}` is a text; give a list of addresses")
+                raise OptionsError(f"`{name}` is a string; give a list of addresses")
         if members is not None:
             self._text = "pool://" + ",".join(members)
         elif registry is not None:
@@ -59,7 +58,7 @@ class Pool:
         self._text += f"?via={via}" + ("" if max is None else f"&max={max}")
 
     def __str__(self) -> str:
-        """The pool as `--csd` and `csds` take it in a text."""
+        """The pool as a string, as `--csd` and `csds` accept it."""
         return self._text
 
     def __repr__(self) -> str:

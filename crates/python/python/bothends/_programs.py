@@ -1,5 +1,5 @@
-"""The commands `bothends`, `bothends-agent` and `firmware-sim`. They are in `_native`, as most of what
-they do is the loader's; here a process of Python becomes one."""
+"""The commands `bothends`, `bothends-agent` and `firmware-sim`. They are in `_native`, since they
+share most of their code with the loader. Here a Python process becomes one of them."""
 
 import os
 import signal
@@ -22,20 +22,21 @@ def firmware_sim() -> NoReturn:
 
 
 def _run(name: str) -> NoReturn:
-    # Python's handler only makes a note for its interpreter, which does not get to it any more. A signal
-    # that was ignored from the start stays so.
+    # Python's handler only sets a flag for the interpreter, which no longer gets to check it. A
+    # signal that was ignored from the start stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     _open_standard_streams()
     called = sys.argv[0]
-    # `python -m bothends` is called by a file's name.
+    # `python -m bothends` sets it to the name of a file.
     called = called if os.path.basename(called) == name else name
     run_program(name, [called, *sys.argv[1:]])
 
 
 def _open_standard_streams() -> None:
-    """A stream that was closed would be the first file that is opened, and messages go into that."""
+    """Opens standard streams that are closed: otherwise the first file opened would take that
+    descriptor and receive messages."""
     for stream in (0, 1, 2):
         try:
             os.fstat(stream)

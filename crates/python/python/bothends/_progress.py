@@ -1,5 +1,5 @@
-"""How far an epoch has come, on standard error: with tqdm where it can be imported and somebody
-looks (a terminal, a notebook), else in plain lines."""
+"""The progress of an epoch on standard error: with tqdm if it is installed and the output is
+interactive (a terminal, a notebook), otherwise in plain lines."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# Seconds before anything is shown: what is over by then needs no bar.
+# Seconds before anything is shown: an epoch that is over by then needs no bar.
 DELAY = 2.0
-# Seconds from one line to the next: on a terminal, where it stands in one place, and elsewhere.
+# Seconds between updates: on a terminal, where the line is redrawn in place, and elsewhere.
 EVERY_TERMINAL, EVERY_LINE = 0.5, 10.0
 
 
 class Shown(Iterator[T]):
-    """The batches of an epoch of `n`, of which `done` were delivered before, and how far it is.
-    No generator, for several threads may take from it at once."""
+    """The batches of an epoch of `n`, of which `done` were delivered before, with their progress
+    shown. Not a generator, since several threads may take from it at once."""
 
     def __init__(self, batches: Iterator[T], n: int, done: int, epoch: int) -> None:
         self._batches = batches
@@ -35,7 +35,7 @@ class Shown(Iterator[T]):
         return batch
 
     def close(self) -> None:
-        """Ends the bar, also of a loop that was left early. It does so once."""
+        """Ends the bar, even if the loop was left early. Further calls do nothing."""
         bar, self._bar = self._bar, _Closed()
         bar.close()
 
@@ -44,7 +44,7 @@ class Shown(Iterator[T]):
 
 
 class _Closed:
-    """No bar any more."""
+    """A bar that has been closed."""
 
     def update(self, n: int) -> None:
         pass
@@ -54,7 +54,7 @@ class _Closed:
 
 
 def _bar(n: int, done: int, name: str) -> Any:
-    """A bar after tqdm's protocol: `update(n)` and `close()`."""
+    """A bar with tqdm's protocol: `update(n)` and `close()`."""
     in_notebook = "ipykernel" in sys.modules
     if in_notebook or sys.stderr.isatty():
         try:

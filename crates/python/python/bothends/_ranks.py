@@ -1,5 +1,5 @@
-"""Which rank this process is, and of how many: asked when an iteration begins, since a loader is
-often made before its process knows."""
+"""This process's rank and the number of ranks. They are determined when an iteration begins, since
+a loader is often made before its process knows them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ._errors import OptionsError
 
-# Each launcher's two variables, in the order in which they are looked at.
+# Each launcher's two variables, in the order in which they are checked.
 _LAUNCHERS = [
     ("torchrun", "RANK", "WORLD_SIZE"),
     ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -20,7 +20,7 @@ _LAUNCHERS = [
 
 
 class Ranks(NamedTuple):
-    """This process among those that train together."""
+    """This process's rank among those that train together."""
 
     rank: int
     world_size: int
@@ -30,7 +30,7 @@ ALONE = Ranks(0, 1)
 
 
 def given(rank: int | None, world_size: int | None) -> Ranks | None:
-    """What the arguments say; None where they leave it to the launcher.
+    """The ranks given as arguments; None if these leave it to the launcher.
 
     Raises:
         OptionsError: only one of the two is given.
@@ -44,20 +44,20 @@ def given(rank: int | None, world_size: int | None) -> Ranks | None:
 
 def known() -> Ranks | None:
     """What `torch.distributed`, `jax.distributed`, Ray Train or the launcher's environment says by
-    now; None where nothing is said.
+    now; None if none of them does.
 
     Raises:
-        OptionsError: a launcher's variable is no number.
+        OptionsError: a launcher's variable is not a number.
     """
     return _of_torch() or _of_jax() or _of_ray_train() or _of_environment()
 
 
 def current(rank: int | None = None, world_size: int | None = None) -> Ranks:
-    """The arguments where they are given, else what is known, else one process alone.
+    """The arguments if given, otherwise what is known, otherwise a single process.
 
     Raises:
-        OptionsError: as `given` and `known`; or several processes run and nothing says which
-            of them this one is, so that each would load everything.
+        OptionsError: as for `given` and `known`; or several processes run and nothing says which of
+            them this is, so that each would load everything.
     """
     ranks = given(rank, world_size) or known()
     if ranks is not None:
@@ -92,7 +92,7 @@ def _of_torch() -> Ranks | None:
 def _of_jax() -> Ranks | None:
     jax = sys.modules.get("jax")
     is_initialized = getattr(getattr(jax, "distributed", None), "is_initialized", None)
-    # Asking JAX for its processes starts its backends, which nobody asked for.
+    # Asking JAX for its processes would start its backends.
     if jax is None or is_initialized is None or not is_initialized():
         return None
     return Ranks(jax.process_index(), jax.process_count())
@@ -106,14 +106,14 @@ def _of_ray_train() -> Ranks | None:
         context = train.get_context()
         rank, world_size = context.get_world_rank(), context.get_world_size()
     except RuntimeError:
-        return None  # this is no worker of Ray Train
-    # Older releases have a context everywhere, and no numbers in it.
+        return None  # this is not a Ray Train worker
+    # Older releases have a context everywhere, but without numbers in it.
     return None if rank is None or world_size is None else Ranks(rank, world_size)
 
 
 def _of_environment() -> Ranks | None:
     for launcher, rank, world in _LAUNCHERS:
-        # A batch script of Slurm is one process, and has the numbers of the tasks it may start.
+        # A Slurm batch script is one process but has the numbers of the tasks it may start.
         if launcher == "Slurm" and "SLURM_STEP_ID" not in os.environ:
             continue
         if rank in os.environ and world in os.environ:
@@ -126,5 +126,5 @@ def _number(launcher: str, variable: str) -> int:
     try:
         return int(text)
     except ValueError:
-        line = f"{variable}={text!r} ({launcher}) is no number; give rank and world_size"
+        line = f"{variable}={text!r} ({launcher}) is not a number; give rank and world_size"
         raise OptionsError(line) from None

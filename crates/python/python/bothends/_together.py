@@ -57,14 +57,14 @@ class StepSampler:
         self.work = work
         self.batch_size = batch_size
         self.rank = rank
-        # PyTorch's name: by it bothends' loader knows that the ranks share the epoch.
+        # PyTorch's name, by which bothends' loader knows that the ranks share the epoch.
         self.num_replicas = world_size
         self.window = window
         self.seed = seed
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch that the next iteration is of."""
+        """Sets the epoch of the next iteration."""
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class StepSampler:
                 [self.work[sample] for sample in window],
                 ranks=self.num_replicas,
                 batch_size=self.batch_size,
-                # Any number that follows from these three.
+                # Any number that is determined by these three.
                 key=(self.seed * 1_000_003 + self.epoch) * 1_000_003 + at & 2**64 - 1,
             )
             for step in range(first, len(window), n_step):

@@ -1,4 +1,4 @@
-"""How long a training loop has waited for batches, which anyone may ask while it does."""
+"""How long a training loop has waited for batches; it can be read from any thread during a wait."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 
 class _Waited:
-    """Seconds that one consumer has waited, by the thread that takes from it. Each thread writes only
-    what is its own, so there is no lock, which a fork could leave locked."""
+    """Seconds that one consumer has waited, by the thread that takes from it. Each thread writes
+    only its own entry, so there is no lock, which a fork could leave locked."""
 
     def __init__(self) -> None:
         self.done: dict[int, float] = {}
@@ -45,7 +45,7 @@ class Waits:
     """Seconds that the consumers of a loader have waited, on average, in all epochs."""
 
     def __init__(self) -> None:
-        # Replaced as one: others look at it meanwhile.
+        # Replaced in one assignment, since other threads read it.
         self._epoch: tuple[float, list[_Waited]] = (0.0, [])
 
     def timed(self, consumers: Iterable[Iterator[Any]]) -> list[Iterator[Any]]:
@@ -56,6 +56,6 @@ class Waits:
         return [_Timed(each, own) for each, own in zip(batches, waited)]
 
     def seconds(self) -> float:
-        """Up to now; a wait that has not ended counts as far as it has come."""
+        """Up to now, including a wait in progress."""
         (before, consumers), now = self._epoch, time.monotonic()
         return before + sum(each.seconds(now) for each in consumers) / max(len(consumers), 1)

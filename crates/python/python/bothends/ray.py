@@ -4,8 +4,8 @@
         TorchTrainer(train, train_loop_config={"pool": pool}, ...).fit()
         # in train(config): bothends.Loader("/data/train", "imagenet-train", csds=config["pool"])
 
-Ray only places and restarts processes. Which agents there are is soft state: agents renew
-what a registry knows, each process with a loader keeps its last copy of it, and each loader's own
+Ray only places and restarts processes. The list of agents is soft state: agents renew their entries
+in a registry, each process with a loader keeps its last copy of the list, and each loader's own
 ledger decides who makes which batch.
 """
 
@@ -44,7 +44,7 @@ __all__ = ["Demand", "Pool", "dataset"]
 
 
 class _Member:
-    """A pool in a process with loaders: a file with the addresses, kept up to date."""
+    """A pool in a process with loaders: a file of addresses, kept up to date."""
 
     def __init__(self, registry: str, key: bytes) -> None:
         self._registry, self._key = registry, key
@@ -54,7 +54,7 @@ class _Member:
         self._closed = threading.Event()
 
     def options_for(self, loader: Loader) -> dict[str, Any]:
-        """What a loader asks for that is given the pool as `csds`."""
+        """The options of a loader that is given the pool as `csds`."""
         with self._lock:
             if self._folder is None:
                 self._folder = self._begin()
@@ -89,8 +89,8 @@ class _Member:
 
 
 def _follow(member: weakref.ref[_Member], folder: str) -> None:
-    """Keeps the file up to date, and tells what loaders of this process need. Without the registry
-    the last list stays."""
+    """Keeps the file up to date, and reports what the loaders of this process need. If the registry
+    is unreachable, the last list stays."""
     meters: weakref.WeakKeyDictionary[Loader, Meter] = weakref.WeakKeyDictionary()
     while (pool := member()) is not None and not pool._closed.is_set():
         with contextlib.suppress(Exception):  # it is being restarted, or Ray is being shut down
@@ -103,7 +103,8 @@ def _follow(member: weakref.ref[_Member], folder: str) -> None:
 def _look(
     pool: _Member, folder: str, meters: weakref.WeakKeyDictionary[Loader, Meter]
 ) -> None:
-    """Once. A function of its own: a loader that it holds would hold the pool between two looks."""
+    """Updates once. It is a separate function so that no local variable keeps a loader, and with it
+    the pool, alive between updates."""
     addresses = pool._ask("addresses")
     if addresses is not None:
         write(folder, addresses)
@@ -119,11 +120,11 @@ def _look(
 
 class Pool(_Member):
     """Agents in a Ray cluster, for `Loader(csds=pool)` in this process and in others that are given
-    the pool, for instance in `train_loop_config`. They have a key of their own, which Ray carries
-    to them and to loaders, and their links are encrypted with it.
+    the pool, for instance in `train_loop_config`. They have their own key, which Ray carries to
+    them and to loaders and which encrypts their connections.
 
     Args:
-        n: agents at the start.
+        n: the number of agents at the start.
         data_root: the folder with the data, on the nodes where agents run.
         resources: what a node must have for one agent, such as {"storage": 1}.
         nodes: ids of the nodes for agents, in turn; by default Ray spreads them.
@@ -163,8 +164,8 @@ class Pool(_Member):
         self.scale(n)
 
     def scale(self, n: int) -> None:
-        """Starts agents, or ends the latest ones, until there are `n`. Does not wait for a start.
-        What an ended agent had under way is made by others."""
+        """Starts agents, or ends the newest ones, until there are `n`. It does not wait for them to
+        start. Work in progress on an agent that ends is redone by others."""
         if n < 0:
             raise OptionsError(f"a pool of {n} agents; give 0 or more")
         with self._scaling:
@@ -173,14 +174,14 @@ class Pool(_Member):
             self._end(ended)
 
     def __len__(self) -> int:
-        """How many agents were asked for."""
+        """The number of agents requested."""
         return len(self._agents)
 
     def wait(self, seconds: float = 60.0) -> None:
-        """Waits until all agents serve. Loaders need not wait for that.
+        """Waits until all agents serve. Loaders need not wait for this.
 
         Raises:
-            DeviceError: not all do in time, or one cannot start.
+            DeviceError: not all of them serve in time, or one cannot start.
         """
         ray, ends = ray_module(), time.monotonic() + seconds
         for n, agent in enumerate(self._agents):
@@ -207,8 +208,9 @@ class Pool(_Member):
         every: float = 1.0,
         size: Callable[[Sequence[Demand]], int] | None = None,
     ) -> Iterator[Pool]:
-        """Within this block there are as many agents as loaders need, looked at every so many seconds:
-        the number that `bothends.PoolSize` says, or that `size` says of the loaders' demands."""
+        """Within this block the number of agents follows the loaders' needs, checked at this
+        interval in seconds. The number is that of `bothends.PoolSize`, or what `size` returns for
+        the loaders' demands."""
         ends = threading.Event()
         needed = PoolSize(at_most, least=at_least, now=len(self))
         decides = size or by_need(needed, lambda: len(self.addresses()))
@@ -228,7 +230,7 @@ class Pool(_Member):
             thread.join()
 
     def close(self) -> None:
-        """Ends the agents and waits for them. Loaders go on without."""
+        """Ends the agents and waits for them. Loaders continue without them."""
         self._closed.set()
         self.scale(0)
         with contextlib.suppress(Exception):  # Ray has been shut down, which has ended everything
@@ -252,7 +254,7 @@ class Pool(_Member):
         return actor.remote(place, self._registry, self._command, self._key)
 
     def _end(self, agents: list[Any]) -> None:
-        with contextlib.suppress(Exception):  # what does not end is killed
+        with contextlib.suppress(Exception):  # an agent that does not end is killed
             ray_module().get([agent.end.remote() for agent in agents], timeout=END + 1)
         for agent in agents:
             with contextlib.suppress(Exception):
@@ -266,10 +268,11 @@ def _on(node: str, *, soft: bool) -> Any:
 
 def dataset(n: int, *arguments: Any, **options: Any) -> Any:
     """An epoch as a `ray.data.Dataset` with the columns "image", "label" and "sample_id", made by `n`
-    loaders that are its ranks. What comes after `n` is for `Loader`, which gives NumPy arrays here.
+    loaders that are its ranks. Further arguments are those of `Loader`, which gives NumPy arrays
+    here.
 
-    Ray Data copies the batches into blocks, and `iter_batches` cuts these as it is told to. Rows of
-    a rank keep their order.
+    Ray Data copies the batches into blocks, which `iter_batches` cuts as told. The rows of a rank
+    keep their order.
     """
     ray_module()
 
@@ -279,7 +282,7 @@ def dataset(n: int, *arguments: Any, **options: Any) -> Any:
             for batch in loader.batches():
                 columns = {"image": batch.images[0], "label": batch.labels}
                 columns["sample_id"] = batch.sample_ids
-                # Copies, for the memory is used again.
+                # Copies, since the memory is reused.
                 yield {name: rows[: batch.n_valid].copy() for name, rows in columns.items()}
 
     ranks = importlib.import_module("ray.data").range(n, override_num_blocks=n)

@@ -234,18 +234,18 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self._feeds = Feeds()
         self._progress: Progress | None = None
         self._is_resuming = self._resumes_at_end = False
-        # Where the data set makes its samples: the newest iterator, and the batches that came
-        # before, in the run that is resumed.
+        # If the data set makes its samples: the newest iterator, and the batches that the resumed
+        # run had already taken.
         self._newest: weakref.ref[Epoch] | None = None
         self._n_before = 0
-        # Epochs for which the sampler's generator has drawn since it was seeded, except for the
-        # newest one; and for how many it is to draw before the one that is resumed.
+        # The number of epochs for which the sampler's generator has drawn since it was seeded, not
+        # counting the newest; and for how many it must draw before the resumed one.
         self._n_drawn = self._n_to_draw = 0
 
     # ---- what is loaded ------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Finds out what the data set and its transforms are now."""
+        """Inspects the data set and its transforms as they are now."""
         self.prepared = self.left = self.own_items = None
         try:
             self._refuse_modes()
@@ -267,7 +267,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     def _refuse_modes(self) -> None:
         if self._dataset_kind != 0:
             raise Left(
-                "the data set is iterable, and has no samples that could be chosen",
+                "the data set is iterable, so its samples cannot be indexed",
                 "give a map-style data set, with __getitem__ and __len__",
             )
         if self.batch_sampler is None:
@@ -283,7 +283,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             who = "The data set's own code runs instead"
         self._warn(f"bothends: {left}. {who}, and nothing is faster")
         if self.csds:
-            self._warn("bothends: csds are not used where a data set makes its samples itself")
+            self._warn("bothends: csds are not used if a data set makes its samples itself")
 
     def _warn(self, line: str) -> None:
         if line not in self._said:
@@ -342,7 +342,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         return iterator
 
     def _finish_of(self, prepared: Prepared) -> Finish:
-        """The same one as long as it would do the same, since workers persist for it."""
+        """Returns the same object as long as it would do the same, since workers persist for it."""
         if self._finish is None or not self._finish.is_of(prepared, self.collate_fn):
             self._finish = Finish(prepared, self.collate_fn)
         return self._finish
@@ -372,7 +372,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self._is_resuming = False
         n_batches = max(0, len(order.ends) - order.skip) - before
         if n_batches < 0:
-            raise StateError(f"the state counts {before} batches, more than the epoch has")
+            raise StateError(f"the state records {before} batches, more than the epoch has")
         self._progress = progress = ItemsProgress(
             epoch, n_batches, items=items, seed=self._seed, shape=self._shape, before=before
         )
@@ -385,7 +385,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         return iterator
 
     def _python(self, work: Callable[[Task], Any]) -> Python:
-        """Workers, as the arguments of PyTorch's loader say."""
+        """Workers as described by the arguments of PyTorch's loader."""
         assert self._seed is not None
         context = self.multiprocessing_context
         method = None if context is None else context.get_start_method()
@@ -405,13 +405,13 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         ranks = current()
         own = _orders.own(self, ranks)
         self._draw_seed(own.ranks)
-        # What cannot be shared is meant to be read by every rank: a remainder, say.
+        # What cannot be shared, such as a remainder, is meant to be read by every rank.
         if self.ranks == "auto" and 1 < ranks.world_size <= self._n_samples:
             self._warn(_unsharded(own, ranks, self._n_samples))
         return own
 
     def _asked(self, ranks: Ranks, epoch: int) -> _orders.Given:
-        """What the samplers say."""
+        """The order that the samplers give."""
         is_default = _orders.is_default(self)
         self._draw_seed(ALONE if is_default or not _orders.is_dealt(self) else ranks)
         assert self._seed is not None
@@ -447,7 +447,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             "rank": 0,
             "world_size": 1,
             "framework": "numpy" if in_numpy else "torch",
-            # What Python has yet to finish is copied there afterwards, from page-locked memory.
+            # Batches that Python has yet to finish are copied there afterwards, from pinned memory.
             "device": self.device if finish.is_nothing else None,
             "pin_memory": self._pins and not in_numpy and not self._is_on_gpu(finish),
         }
@@ -459,7 +459,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
 
     @property
     def _pins(self) -> bool:
-        """Whether batches, or what is copied to a GPU, should and can be page-locked."""
+        """Whether batches, or what is copied to a GPU, should and can be pinned."""
         is_wanted = self.pin_memory or self.device is not None
         return is_wanted and torch.cuda.is_available()
 
@@ -488,7 +488,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         device = gpu_of(self.device)
         if device is not None:
             return on_gpu(batch, device)
-        # Memory that the native loader has already page-locked is not copied.
+        # Memory that the native loader has already pinned is not copied.
         return pinned(batch) if self.pin_memory and torch.cuda.is_available() else batch
 
     def _warn_of_no_gpu(self) -> None:
@@ -497,12 +497,12 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             self._warn(NO_GPU)
 
     def _draw_seed(self, ranks: Ranks) -> None:
-        """The seed of a loader that has none yet; ranks that share an epoch agree on one."""
+        """Draws the seed of a loader that has none yet; ranks that share an epoch agree on one."""
         if self._seed is not None:
             return
         generator = self.generator
         if generator is None and _orders.is_default(self):
-            # Nobody else draws from it then.
+            # Nothing else draws from it then.
             generator = getattr(self.sampler, "generator", None)
         seed = _orders.drawn_seed(generator)
         if ranks.world_size > 1:
@@ -541,8 +541,8 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
                 self._sampler_epoch = epoch
 
     def _take_epoch(self) -> int:
-        """The number of the epoch that begins: the sampler's where that was set since, else the
-        one after the last of which a batch was or may still be taken."""
+        """The number of the epoch that begins: the sampler's if it was set since, otherwise the one
+        after the last epoch in use."""
         before = self._progress
         if before is not None:
             was_used = before.n_taken > 0 or before.has_ended or self._is_running
@@ -557,7 +557,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
 
     @property
     def _is_running(self) -> bool:
-        """Whether somebody holds the newest iterator, and it is not at its end."""
+        """Whether the newest iterator is still referenced and not finished."""
         newest = None if self._newest is None else self._newest()
         return self._feeds.is_running or (newest is not None and not newest.is_over)
 
@@ -574,7 +574,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     def _save(self) -> dict[str, Any]:
         """The position of the training loop and the seed, exact after any batch, at most 1 kB as
         JSON. Loading it adopts the seed."""
-        # Not the loader's own where a script never calls the sampler's `set_epoch`.
+        # Not the loader's own if a script never calls the sampler's `set_epoch`.
         told = {} if self._sampler_epoch is None else {"sampler_epoch": self._sampler_epoch}
         generators = [] if _orders.is_default(self) else _orders.generators(self)
         drawn = [[generators[0].initial_seed(), self._n_drawn]] if generators else []
@@ -601,7 +601,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             StateError: the state is damaged, or belongs to another run.
         """
         if not isinstance(state, dict) or not isinstance(state.get("epoch"), int):
-            raise StateError("the state is not one that state_dict() gave")
+            raise StateError("the state was not made by state_dict()")
         before, self._seed = self._seed, state.get("seed", self._seed)
         # Frameworks add keys of their own.
         beside = {"sampler_epoch", "sampler_drawn", "given_all"}
@@ -626,12 +626,12 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
                 generator.manual_seed(seed)
 
     def _load_place(self, place: dict[str, Any]) -> bool:
-        """Whether it is within an epoch."""
+        """Loads a position, and returns whether it is within an epoch."""
         if self.own_items is not None:
             self._n_before = resumed(place, self._shape)
             return self._n_before > 0
         if "items" in place:
-            line = "the state is of a data set that made its samples itself; now bothends reads it"
+            line = "the state is for a data set that made its samples itself; bothends reads this one"
             raise StateError(line)
         if "version" in place:
             self._load_natively(place)
@@ -688,7 +688,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         return {"loader": "bothends", **summed(stats)}
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process, or a copy: the arguments, and where the training loop is."""
+        """For another process or a copy: the arguments and the position of the training loop."""
         saved = self._save() if hasattr(self, "state_dict") else None
         state = {**vars(self), "_saved": saved}
         for name in ("_feeds", "_progress", "_newest", "_pool", "_finish", "_iterator"):

@@ -8,7 +8,7 @@ pub enum Deliver {
     /// Into host memory.
     #[default]
     Host,
-    /// Into host memory that is page-locked for the GPU of this number, so that copies of the caller's own
+    /// Into host memory that is pinned for the GPU of this number, so that copies of the caller's own
     /// overlap. Where there is no such GPU it is ordinary memory, and a note says so.
     PageLocked(u32),
     /// Into the memory of the GPU of this number ([`crate::Loader::begin_on`]).
@@ -64,6 +64,6 @@ mod tests {
         assert_eq!(pinned("cuda"), Ok(Deliver::PageLocked(5)));
         assert!(pinned("cpu").unwrap_err().contains("true, false"));
         let both = Deliver::named(Some("cuda:1"), Some("cuda:2"), 0);
-        assert_eq!(both, Ok(Deliver::Gpu(1)), "its slots are page-locked anyway");
+        assert_eq!(both, Ok(Deliver::Gpu(1)), "its slots are pinned anyway");
     }
 }

@@ -22,7 +22,7 @@
 //! | `strategy` | `ordered`, `relaxed`, `mte`, `wrr`, `cpu`, `csd` | `ordered` |
 //! | `objective` | `throughput`, `energy`, `host-cpu-cap=P` | `throughput` |
 //! | `device` | where batches end: `"cpu"`, `"cuda:N"`, or `"cuda"`, the GPU of this process among the ranks here | `"cpu"` |
-//! | `pin_memory` | `true`, or a GPU as in `device`: batches in host memory are page-locked for it | `false` |
+//! | `pin_memory` | `true`, or a GPU as in `device`: batches in host memory are pinned for it | `false` |
 //! | `output`, `layout` | `u8`, `f32`, `f16`, `bf16`; `nhwc`, `nchw` | `u8`, `nhwc` |
 //! | `rank`, `world_size` | this process among how many | 0, 1 |
 //! | `last` | `drop`, `pad`, `wrap`, `even` | `drop` |
@@ -393,7 +393,7 @@ impl Keys {
             None => Ok(()),
             Some(key) => {
                 let meant = did_you_mean(key, self.1);
-                Err(format!("`{key}` is no option of a loader{meant}"))
+                Err(format!("`{key}` is not an option of a loader{meant}"))
             }
         }
     }
@@ -514,7 +514,7 @@ mod tests {
             (r#""job": "a", "share": 101"#, "the job's share is 101; give 1 to 100"),
             (r#""share": 2"#, "a share or priority is of a job; give the job a name"),
             (r#""audit": 101"#, "`audit` is 101; it is a percentage"),
-            (r#""bacth_size": 3"#, "`bacth_size` is no option of a loader"),
+            (r#""bacth_size": 3"#, "`bacth_size` is not an option of a loader"),
         ];
         for (key, part) in table {
             let json = format!(r#"{{"data": "d", "recipe": "raw", {key}}}"#);

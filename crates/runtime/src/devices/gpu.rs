@@ -117,7 +117,7 @@ fn size(source: &Source, recipe: &Recipe) -> Result<Size, CsdError> {
     )))
 }
 
-/// The producer's memory on the device and page-locked, by what batches take.
+/// The producer's memory on the device and pinned, by what batches take.
 fn limits(batch_size: u32, card: &Card) -> Limits {
     let input = batch_size.saturating_mul(INPUT_BYTES);
     let most_scratch = (card.memory_bytes / MOST_SCRATCH_PART).max(LEAST_BYTES.into());

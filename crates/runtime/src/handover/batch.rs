@@ -187,7 +187,7 @@ impl Batch {
         self.slot.base()
     }
 
-    /// Whether its memory is page-locked, so that a GPU copies from it while others go on
+    /// Whether its memory is pinned, so that a GPU copies from it while others go on
     /// ([`crate::Loader::pin_memory`]). A copy that may still run when the batch is dropped needs
     /// [`crate::GpuTarget::keep_until`].
     #[must_use]

@@ -1,7 +1,7 @@
 //! Batches that end in the memory of a GPU.
 //!
 //! ```text
-//! deal ─ take ahead ─► batch in a page-locked slot ─ feed: copy, finish ─► batch on the GPU ─ mark ─► consumer
+//! deal ─ take ahead ─► batch in a pinned slot ─ feed: copy, finish ─► batch on the GPU ─ mark ─► consumer
 //! ```
 //!
 //! A `target` is a GPU that batches can be delivered to. `deal` is what consumers ask: it takes batches from

@@ -19,7 +19,7 @@ use crate::config::gpus::Gpus;
 pub struct GpuFound {
     /// `None` where there is none that can be used.
     pub card: Option<GpuCard>,
-    /// The way that is live: `p2p` (from the drive into device memory), `pinned` (through page-locked
+    /// The way that is live: `p2p` (from the drive into device memory), `pinned` (through pinned
     /// slots) or `host` (into host memory only).
     pub path: String,
     /// Better ways, best first, each with why it is not live.

@@ -184,7 +184,7 @@ impl Runtime {
         })
     }
 
-    /// From now on devices fill page-locked slots, which the GPU copies to by itself. Where they
+    /// From now on devices fill pinned slots, which the GPU copies to by itself. Where they
     /// cannot be had, its driver copies through memory of its own, which is slower.
     fn page_lock(&mut self, driver: &Arc<dyn Driver>) {
         let gpu = Gpu::new(Arc::clone(driver)).map_err(|error| error.to_string());
@@ -203,7 +203,7 @@ impl Runtime {
                 self.rings = rings;
             }
             Err(why) => {
-                let note = format!("slots are not page-locked: {why}; copies are slower");
+                let note = format!("slots are not pinned: {why}; copies are slower");
                 // Who reads no notes keeps the oldest.
                 let _ = self.notes.0.try_send(note);
             }

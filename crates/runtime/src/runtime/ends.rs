@@ -1,4 +1,4 @@
-//! Where batches go: host memory, host memory that is page-locked, or a GPU.
+//! Where batches go: host memory, host memory that is pinned, or a GPU.
 //!
 //! Values only; `runtime/turn.rs` acts on them.
 
@@ -12,7 +12,7 @@ pub(crate) enum End {
     /// Host memory.
     #[default]
     Host,
-    /// Host memory that is page-locked for a GPU.
+    /// Host memory that is pinned for a GPU.
     PageLocked(GpuTarget),
     /// The memory of a GPU.
     Gpu(GpuTarget),
@@ -24,7 +24,7 @@ pub(crate) struct Ends {
     pub(crate) now: End,
     /// Where they go on the host.
     pub(crate) on_host: End,
-    /// Whether their slots are page-locked, and if not, why.
+    /// Whether their slots are pinned, and if not, why.
     pub(crate) pinned: Result<(), String>,
     /// What that makes of the way to the GPU; `None` where none is open.
     pub(crate) report: Option<Report>,
@@ -38,7 +38,7 @@ impl Default for Ends {
 }
 
 impl End {
-    /// The GPU that they go to, or are page-locked for.
+    /// The GPU that they go to, or are pinned for.
     pub(crate) fn target(&self) -> Option<&GpuTarget> {
         match self {
             Self::Host => None,

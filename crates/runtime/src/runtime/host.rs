@@ -350,7 +350,7 @@ fn slot_bytes(sizes: Sizes, room: Room) -> u64 {
 }
 
 /// The memory that batches are made in: that of delivered ones and that which devices fill, each of its
-/// kind. Where there are slots of one kind for all, they are page-locked where either is to be.
+/// kind. Where there are slots of one kind for all, they are pinned where either is to be.
 pub(crate) fn rings(
     (delivered, devices): (&dyn Kind, &dyn Kind),
     sizes: Sizes,

@@ -64,7 +64,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// The slots, page-locked where they are for a GPU and that is possible; a note says so where not.
+    /// The slots, pinned where they are for a GPU and that is possible; a note says so where not.
     pub(crate) fn page_locked_rings(
         &mut self,
         sizes: Sizes,
@@ -88,9 +88,9 @@ impl Runtime {
         }
     }
 
-    /// Batches that were to be page-locked are not.
+    /// Batches that were to be pinned are not.
     pub(crate) fn stays_pageable(&mut self, why: &str) {
-        let line = format!("host memory is not page-locked: {why}");
+        let line = format!("host memory is not pinned: {why}");
         // What does not fit among the notes is not kept.
         let _ = self.notes.0.try_send(line);
         self.ends.pinned = Err(why.to_owned());

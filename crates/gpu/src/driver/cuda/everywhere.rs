@@ -1,6 +1,6 @@
 //! The end of everything that a process has enqueued, on all of its devices.
 //!
-//! Page-locked memory is the whole process's: a copy out of it may be under way to any device that some
+//! Pinned memory is the whole process's: a copy out of it may be under way to any device that some
 //! library uses, which is one whose primary context is active. Each of these records the end of its work, and
 //! a stream of our device waits for them; so one event of ours is behind all.
 #![allow(unsafe_code, reason = "hands contexts and events to a foreign library")]

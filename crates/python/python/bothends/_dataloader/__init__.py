@@ -1,6 +1,6 @@
 """The parts of `bothends.torch.DataLoader`.
 
-Reading order: `prepared` decides what bothends makes of a data set and its transforms; `orders`
-which samples are in which batch; `epochs` runs it; `rows` is what a `collate_fn` gets; `rebuilt`
-keeps loaders ours that frameworks make again; `words` is what people are told.
+Reading order: `prepared` decides what bothends makes of a data set and its transforms, `orders`
+which samples each batch contains, and `epochs` runs it. `rows` is what a `collate_fn` gets,
+`rebuilt` recognises loaders that frameworks re-create, and `words` holds the texts shown to users.
 """

@@ -1,8 +1,8 @@
-"""Where the batches of a `bothends.torch.DataLoader` end: in host memory, in page-locked host
-memory, or on a GPU.
+"""Where the batches of a `bothends.torch.DataLoader` end up: in host memory, in pinned memory, or
+on a GPU.
 
-The native loader does it where a batch reaches the script as it was made. What passes through
-Python on its way (a transform, a `collate_fn`, a data set's own code) is brought there at the end.
+The native loader delivers batches that reach the script as they were made. A batch that passes
+through Python on the way (a transform, a `collate_fn`, a data set's own code) is moved at the end.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import torch.utils.data
 from .._device import ordinal_of
 
 NO_GPU = (
-    "bothends: pin_memory=True, and PyTorch has no GPU here; batches are in memory that is not "
-    "page-locked"
+    "bothends: pin_memory=True, but PyTorch has no GPU here; batches are in memory that is not pinned"
 )
 
 
@@ -28,17 +27,17 @@ def gpu_of(name: str | None) -> torch.device | None:
 
 
 def pinned(batch: Any) -> Any:
-    """The batch in page-locked memory: itself as far as it is there already, else copies."""
+    """The batch in pinned memory. Tensors that are there already are not copied."""
     pin: Callable[[Any], Any] = torch.utils.data._utils.pin_memory.pin_memory
     return pin(batch)
 
 
 def on_gpu(batch: Any, device: torch.device) -> Any:
-    """The batch with its tensors on this GPU: themselves as far as they are there, else copies that
-    the current stream makes and nobody waits for."""
+    """The batch with its tensors on this GPU. Tensors that are there already are not copied; the
+    others are copied asynchronously on the current stream."""
 
     def move(tensor: torch.Tensor) -> torch.Tensor:
-        # Page-locked memory, PyTorch's and ours, is kept until such a copy is over.
+        # Pinned memory, PyTorch's and ours, is kept until such a copy has finished.
         tensor = tensor if tensor.is_cuda else tensor.pin_memory()
         return tensor.to(device, non_blocking=True)
 
@@ -62,7 +61,7 @@ def moved(batch: Any, move: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 
 
 def _like(batch: Any, content: Any) -> Any:
-    """Of the batch's type where that takes such content, as PyTorch's own functions do it."""
+    """Of the batch's type if that accepts the content, as in PyTorch's own functions."""
     try:
         return type(batch)(content)
     except TypeError:

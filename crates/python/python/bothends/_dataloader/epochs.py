@@ -5,8 +5,8 @@ A native loader has one epoch at a time. A second iterator next to a live one ge
 of its own, so neither ends the other. A native loader is opened when the first iteration begins,
 and again when what it was opened for has changed.
 
-Reading order: `Opening` says what a native loader is opened for; `Feeds` keeps them; `Epoch` is
-the iterator, `Finishing` what happens to a batch on its way, `Python` and `Pool` who does it.
+Reading order: `Opening` says what a native loader is opened for; `Feeds` keeps them; `Epoch` is the
+iterator, `Finishing` what happens to a batch on its way, and `Python` and `Pool` do that work.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .._workers import Setting, Task, Workers
 
 @dataclass(frozen=True, eq=False)
 class Opening:
-    """What a native loader is opened for; another one is opened where any of it differs.
+    """What a native loader is opened for. If any of it differs, another one is opened.
 
     Attributes:
         prepared: the data set, and what becomes of its transforms.
@@ -66,7 +66,7 @@ class Opening:
 
 
 def filling(recipe: dict[str, Any]) -> dict[str, Any]:
-    """The same recipe, but what truncated images lack is filled in."""
+    """The same recipe, filling in the missing part of truncated images."""
     ops = recipe["ops"]
     ops = [{**op, "truncated": "fill"} if op["op"] == "decode" else op for op in ops]
     return {**recipe, "ops": ops}
@@ -79,8 +79,8 @@ def _samples(records: Listing | Fetched, labels: list[int]) -> _native.Samples:
 
 
 class _OneAtATime:
-    """A function that several threads may call, and that runs in one of them at a time: data
-    sets are rarely written for threads."""
+    """A function that several threads may call but that runs in only one of them at a time, since
+    data sets are rarely written for threads."""
 
     def __init__(self, function: Callable[[int], bytes]) -> None:
         self._function = function
@@ -102,7 +102,7 @@ class Feed:
 
     @property
     def epoch(self) -> Epoch | None:
-        """The iterator, if somebody holds it."""
+        """The iterator, if it is still referenced."""
         return None if self.runs_for is None else self.runs_for()
 
     @property
@@ -111,8 +111,8 @@ class Feed:
         return epoch is None or epoch.is_over
 
     def fits(self, opening: Opening) -> bool:
-        """Whether it may run an epoch of this. What an error has ended is opened again, since
-        files may have been repaired."""
+        """Whether it may run an epoch of this opening. One that ended with an error is opened
+        again, since files may have been repaired."""
         has_failed = self.progress is not None and self.progress.has_failed
         return not has_failed and self.opening.is_like(opening)
 
@@ -121,7 +121,7 @@ class Feeds:
     """The native loaders of a `DataLoader`.
 
     Attributes:
-        lock: held by the thread that begins an epoch; nothing else here is for several threads.
+        lock: held by the thread that begins an epoch; nothing else here is thread-safe.
     """
 
     def __init__(self) -> None:
@@ -132,16 +132,16 @@ class Feeds:
 
     @property
     def current(self) -> Loader | None:
-        """The one that runs the newest epoch, or ran it."""
+        """The one that runs, or ran, the newest epoch."""
         return None if self._current is None else self._current.loader
 
     @property
     def is_running(self) -> bool:
-        """Whether somebody holds an iterator of the newest epoch that is not at its end."""
+        """Whether an unfinished iterator of the newest epoch is still referenced."""
         return self._current is not None and not self._current.is_free
 
     def free(self, opening: Opening) -> Feed:
-        """A native loader for this, which runs for nobody."""
+        """A native loader for this that no iterator uses."""
         for feed in list(self._feeds):
             epoch = feed.epoch
             if epoch is not None and epoch.has_given_all:
@@ -160,7 +160,7 @@ class Feeds:
         return feed
 
     def stats(self) -> list[dict[str, Any]]:
-        """What each of them has done."""
+        """The figures of each of them."""
         return [*self._stats_of_closed, *(feed.loader.stats() for feed in self._feeds)]
 
     def close(self) -> None:
@@ -169,8 +169,8 @@ class Feeds:
 
 
 def begun(feed: Feed, order: Own | Given, rows: list[int] | None) -> Iterator[Batch]:
-    """Begins an epoch of a native loader in this order; `rows` are the records of the data
-    set's samples, where they are others."""
+    """Begins an epoch of a native loader in this order; `rows` are the records of the data set's
+    samples if the two are numbered differently."""
     loader = feed.loader
     if isinstance(order, Own):
         loader._take_rank(order.ranks)
@@ -191,7 +191,7 @@ def _mapped(order: Given, rows: list[int]) -> Any:
 
 @dataclass
 class Progress:
-    """How far an epoch has come; it outlives its iterator.
+    """The progress of an epoch; it outlives its iterator.
 
     Attributes:
         number: of the epoch.
@@ -214,7 +214,7 @@ class Progress:
 
     @property
     def has_given_all(self) -> bool:
-        """Whether nothing but the end is left. Loops that count batches never ask for that."""
+        """Whether only the end is left, which loops that count batches never ask for."""
         return not self.has_ended and self.n_taken == self.n_batches
 
     def take(self) -> None:
@@ -224,12 +224,12 @@ class Progress:
 
 @dataclass
 class NativeProgress(Progress):
-    """How far an epoch of a native loader has come.
+    """The progress of an epoch of a native loader.
 
     Attributes:
         loader: the native loader that runs it.
-        states: where batches are taken ahead of the training loop: the native loader's state
-            behind each of them, and before the first.
+        states: if batches are taken ahead of the training loop, the native loader's state after
+            each of them, and before the first.
     """
 
     loader: Loader = field(kw_only=True)
@@ -251,7 +251,7 @@ class Epoch:
     """An iterator over the batches of one epoch.
 
     Attributes:
-        is_over: whether it has come to its end, or was ended by an error.
+        is_over: whether it has reached its end or failed.
     """
 
     def __init__(self, progress: Progress, batches: Iterator[Any]) -> None:
@@ -282,22 +282,22 @@ class Epoch:
         return not self.is_over and self._progress.has_given_all
 
     def end(self) -> None:
-        """Asks for the end, which is all that is left."""
+        """Asks for the end, once nothing else is left."""
         next(self, None)
 
 
 @dataclass(frozen=True)
 class Python:
-    """How Python takes part in an epoch.
+    """Python's part in an epoch.
 
     Attributes:
         work: what a worker does.
         workers: how many there are.
         setting: for those workers.
         init: called in each, with its number.
-        ahead: batches that each is given before the first is asked for.
-        persist: whether the workers live on behind the epoch.
-        timeout: seconds that a batch may take; 0 is any number.
+        ahead: batches given to each before the first one is requested.
+        persist: whether the workers outlive the epoch.
+        timeout: seconds that a batch may take; 0 means no limit.
     """
 
     work: Callable[[Task], Any]
@@ -309,8 +309,8 @@ class Python:
     timeout: float
 
     def is_like(self, other: Python) -> bool:
-        """Whether workers that were started for one of them do for the other. A data set may
-        have an `==` of its own, which is not asked."""
+        """Whether workers started for one of them also suit the other. A data set's own `==` is not
+        called."""
         ours, theirs = self.setting, other.setting
         return (
             self.work == other.work
@@ -334,7 +334,7 @@ class Pool:
             return _until_done(_started(python), tasks, python.timeout)
         before = self._kept_for
         if self._kept is None or self._kept.closed or before is None or not python.is_like(before):
-            # Iterators of the workers before may still run; the last of them ends those.
+            # Iterators of the previous workers may still run; the last of them ends those workers.
             self._kept, self._kept_for = _started(python), python
         return self._kept.map(tasks, python.timeout)
 
@@ -371,16 +371,16 @@ class Finishing:
         self._sample_of = None if rows is None else {row: n for n, row in enumerate(rows)}
 
     def here(self, loader: Loader, batches: Iterator[Batch], finish: Finish) -> Iterator[Any]:
-        """Each batch finished in the calling thread."""
+        """Finishes each batch in the calling thread."""
         keys = (self._seed, loader.epoch)
         n_records = len(loader.dataset)
-        # No generator: several threads may share the iterator.
+        # Not a generator: several threads may share the iterator.
         return map(lambda batch: finish.here(self._whole(batch, keys, n_records)), batches)
 
     def tasks(
         self, loader: Loader, batches: Iterator[Batch], finish: Finish
     ) -> tuple[Iterator[Task], deque[dict[str, Any]]]:
-        """Each batch as a task for a worker, and the states of the native loader behind each."""
+        """Each batch as a task for a worker, and the native loader's state after each."""
         keys = (self._seed, loader.epoch)
         n_records = len(loader.dataset)
         states = deque([loader._state()])
@@ -407,7 +407,8 @@ class Finishing:
 
 
 def _both_damaged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Of two loaders over the same data: what both name counts once, and 1,000 are named."""
+    """Merges the lists of two loaders over the same data: what both name counts once, and at most
+    1,000 are named."""
     named = {sample["sample"]: sample for sample in [*one["named"], *other["named"]]}
     n_twice = len(one["named"]) + len(other["named"]) - len(named)
     n_samples = one["samples"] + other["samples"] - n_twice
@@ -415,7 +416,7 @@ def _both_damaged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def summed(stats: list[dict[str, Any]]) -> dict[str, Any]:
-    """The figures of several native loaders of one `DataLoader` as one: counts are added."""
+    """The figures of several native loaders of one `DataLoader`, with counts added up."""
     if not stats:
         raise Error("nothing has been loaded yet")
     total = dict(stats[-1])

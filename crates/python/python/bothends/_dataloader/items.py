@@ -1,9 +1,9 @@
-"""Batches that a data set's own `__getitem__` makes: of map-style data sets that bothends does not
-read. It runs in workers, or in the calling thread with `num_workers=0`, and draws random numbers
-that follow from (seed, epoch, place in the epoch), so that an epoch can be resumed at any batch.
+"""Batches made by a data set's own `__getitem__`, for map-style data sets that bothends does not
+read. It runs in workers, or in the calling thread with `num_workers=0`. Its random numbers follow
+from (seed, epoch, position in the epoch), so that an epoch can be resumed at any batch.
 
-Reading order: `dealt` is the order where no sampler was given; `Items` makes a batch;
-`ItemsProgress` is where a training loop is.
+Reading order: `dealt` is the order if no sampler was given; `Items` makes a batch; `ItemsProgress`
+is the position of a training loop.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _OF_BATCHES = 2**63
 
 
 def dealt(own: Own, sizes: tuple[int, int], key: tuple[int, int], *, drop_last: bool) -> Given:
-    """This rank's batches of an epoch: all positions are cut into steps of one batch per rank,
-    and a rank takes its run of each. What does not fill a step is dealt evenly, which may take a
-    few of the first samples once more, or dropped.
+    """This rank's batches of an epoch: all positions are cut into steps of one batch per rank, and
+    each rank takes its part of every step. Samples that do not fill a step are dropped or dealt
+    evenly, in which case a few of the first samples may come again.
 
     Args:
         own: the order.
@@ -71,18 +71,18 @@ class Items:
         return self.dataset is dataset and self.collate_fn is collate_fn
 
     def in_worker(self, task: Task) -> Any:
-        """A batch, in a worker, whose generators are its own."""
+        """Makes a batch in a worker, which has its own generators."""
         return self._made(*task.extra)
 
     def here(self, task: Task) -> Any:
-        """A batch, in the calling thread."""
+        """Makes a batch in the calling thread."""
         with numbers_kept():
             return self._made(*task.extra)
 
     def _made(self, samples: list[int], key: tuple[int, int, int]) -> Any:
         seed, epoch, first = key
         if getattr(self.dataset, "__getitems__", None):
-            # It draws for all of them, in whatever order.
+            # It draws for all of them, in any order.
             seed_for(seed, epoch, _OF_BATCHES + first)
             return self.collate_fn(self.dataset.__getitems__(samples))
         items = []
@@ -94,8 +94,8 @@ class Items:
 
 
 def tasks(order: Given, key: tuple[int, int], skip: int) -> Iterator[Task]:
-    """The batches of an order behind the first `skip`. Random numbers are keyed by the place in
-    the order and by the rank, so that a sample that comes again gets others."""
+    """The batches of an order after the first `skip`. Random numbers are keyed by position and
+    rank, so that a repeated sample gets different ones."""
     starts = itertools.chain((0,), order.ends)
     for nth, (start, end) in enumerate(zip(starts, order.ends, strict=False)):
         if nth >= skip:
@@ -105,13 +105,13 @@ def tasks(order: Given, key: tuple[int, int], skip: int) -> Iterator[Task]:
 
 @dataclass
 class ItemsProgress(Progress):
-    """How far an epoch has come.
+    """The progress of an epoch.
 
     Attributes:
         items: who makes its batches.
         seed: of the loader.
-        shape: samples of the data set, and of a batch at most, as far as these are known.
-        before: batches of the epoch that came before, in the run that was resumed.
+        shape: the number of samples in the data set and the most in a batch, as far as known.
+        before: batches of the epoch that the resumed run had already taken.
     """
 
     items: Items = field(kw_only=True)
@@ -132,18 +132,18 @@ class ItemsProgress(Progress):
 
 
 def resumed(state: dict[str, Any], shape: list[int | None]) -> int:
-    """The batches that a state says were taken.
+    """The number of batches taken, according to a state.
 
     Raises:
-        StateError: it is damaged, or belongs to another data set or batch size.
+        StateError: it is damaged, or is for a different data set or batch size.
     """
     if "version" in state:
-        line = "the state is of a data set that bothends reads, and it does not read this one"
+        line = "the state is for a data set that bothends reads, and it does not read this one"
         raise StateError(f"{line}; explain() says why")
     items = state.get("items", [0, *shape])
     n = items[0] if isinstance(items, list) and len(items) == 3 else None
     if not isinstance(n, int) or n < 0:
-        raise StateError("the state is not one that state_dict() gave")
+        raise StateError("the state was not made by state_dict()")
     for name, before, now in zip(("samples", "samples per batch"), items[1:], shape, strict=True):
         if before != now:
             raise StateError(f"the state belongs to a run with {before} {name}; here are {now}")

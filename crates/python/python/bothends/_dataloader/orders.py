@@ -1,8 +1,8 @@
-"""The order of an epoch, for `bothends.torch.DataLoader`: bothends' own where PyTorch's default
-samplers would do nothing else, a sampler's wherever one was given.
+"""The order of an epoch for `bothends.torch.DataLoader`: bothends' own in place of PyTorch's
+default samplers, otherwise that of the given sampler.
 
 Reading order: `Own` and `Given` are the two orders; `order_of` chooses; `drawn_seed` and
-`agreed_seed` say where a loader's seed comes from. Nothing here knows data sets or batches.
+`agreed_seed` determine a loader's seed. Nothing here knows data sets or batches.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ import torch.utils.data
 from .._errors import Error, OptionsError
 from .._ranks import ALONE, Ranks
 
-# How long a rank waits for rank 0 to name the seed.
+# Seconds that a rank waits for rank 0 to name the seed.
 _PATIENCE = datetime.timedelta(seconds=300)
-# The same where it can do without.
+# The same if it can do without.
 _SHORT_PATIENCE = datetime.timedelta(seconds=60)
 
 RANKS = ("auto", "shard", "replicate")
 
 
 class NoOrder(Exception):
-    """Why a sampler's order cannot be followed; PyTorch's own loader can.
+    """Why bothends cannot follow a sampler's order, as PyTorch's own loader can.
 
     Args:
-        why: what about the sampler is not known.
+        why: what is unknown about the sampler.
         remedy: what to change for bothends to follow it.
     """
 
@@ -52,8 +52,8 @@ class Own:
     """An order that bothends computes from seed and epoch.
 
     Attributes:
-        shuffle: whether it is a permutation, else the data set's order.
-        ranks: whose part of it this process delivers.
+        shuffle: whether it is a permutation rather than the data set's order.
+        ranks: the rank whose part this process delivers.
     """
 
     shuffle: bool
@@ -71,12 +71,12 @@ class Given:
 
     Attributes:
         samples: indices of the data set, one after the other.
-        ends: where each batch ends among them.
+        ends: the end of each batch among them.
         longest: samples of the longest batch.
-        ranks: whose part of an epoch it is.
-        repeats: "same" where the ranks share an epoch; "each" where a sample that comes on two
-            ranks shall be augmented differently there.
-        skip: batches at the beginning that a resumed script has had.
+        ranks: the ranks, and this one among them.
+        repeats: "same" if the ranks share an epoch; "each" if a sample that comes on two ranks is to
+            be augmented differently on each.
+        skip: batches at the beginning that a resumed script has already had.
     """
 
     samples: array[int]
@@ -91,8 +91,8 @@ class Given:
 
 
 def is_default(loader: Any) -> bool:
-    """Whether the loader's samplers are those that PyTorch makes of `shuffle` and
-    `batch_size`, or the same by hand."""
+    """Whether the loader's samplers are those that PyTorch makes from `shuffle` and `batch_size`,
+    or equivalent ones."""
     sampler, batches = loader.sampler, loader.batch_sampler
     if type(batches) is not torch.utils.data.BatchSampler or batches.sampler is not sampler:
         return False
@@ -120,13 +120,13 @@ def given(loader: Any, ranks: Ranks, key: tuple[int, int]) -> Given:
     resumed; the generators are then as they were.
 
     Raises:
-        NoOrder: the sampler gives something else than indices, or never ends.
+        NoOrder: the sampler gives something other than indices, or never ends.
     """
     samples, ends = array("q"), array("Q")
     longest = 0
     batches, skip = loader.batch_sampler, 0
     if _name(batches) == "SkipBatchSampler":
-        # Accelerate's: what is skipped has come before, and counts as repetitions.
+        # Accelerate's: the skipped samples have come before, and count as repetitions.
         batches, skip = batches.batch_sampler, batches.skip_batches
     with _keyed(key):
         for batch in _bounded(batches):
@@ -161,7 +161,7 @@ def _extend(samples: array[int], batch: Any) -> int:
     try:
         samples.extend(batch)
     except TypeError:
-        # What was taken before the first that is no int is taken again.
+        # Indices taken before the first one that is not an int are taken again.
         del samples[before:]
         try:
             samples.extend(map(operator.index, batch))
@@ -172,7 +172,7 @@ def _extend(samples: array[int], batch: Any) -> int:
 
 
 def _from_zero(samples: array[int], n: int) -> array[int]:
-    """Negative indices count from the end, as a list's do."""
+    """Negative indices count from the end, as in a list."""
     if not samples or min(samples) >= 0:
         return samples
     return array("q", (i + n if -n <= i < 0 else i for i in samples))
@@ -193,7 +193,7 @@ def samplers(loader: Any) -> list[Any]:
 
 
 def within(*outer: Any) -> list[Any]:
-    """These samplers, and those that they ask, from the outside in."""
+    """These samplers and the ones they draw from, from the outside in."""
     found: list[Any] = []
     level = list(outer)
     while level and len(found) < 16:
@@ -206,14 +206,14 @@ def within(*outer: Any) -> list[Any]:
 
 
 def generators(loader: Any) -> list[torch.Generator]:
-    """The generators of PyTorch's own samplers, which go on from epoch to epoch."""
+    """The generators of PyTorch's own samplers, which continue from epoch to epoch."""
     own = [s for s in samplers(loader) if type(s).__module__.startswith("torch.utils.data")]
     found = [getattr(sampler, "generator", None) for sampler in own]
     return [generator for generator in found if isinstance(generator, torch.Generator)]
 
 
 def has_fresh_generator(loader: Any) -> bool:
-    """Whether nothing was drawn from the samplers' own generators since they were seeded."""
+    """Whether nothing has been drawn from the samplers' own generators since they were seeded."""
     for generator in generators(loader):
         seeded = torch.Generator(generator.device).manual_seed(generator.initial_seed())
         if not torch.equal(generator.get_state(), seeded.get_state()):
@@ -222,7 +222,7 @@ def has_fresh_generator(loader: Any) -> bool:
 
 
 def _shares(batches: Any) -> bool:
-    """Whether the ranks share one epoch among them, each sample on one of them."""
+    """Whether the ranks share one epoch, with each sample on exactly one of them."""
     return any(
         isinstance(sampler, torch.utils.data.DistributedSampler)
         or _name(sampler) in ("BatchSamplerShard", "IterableDatasetShard", "StepSampler")
@@ -234,8 +234,8 @@ def _shares(batches: Any) -> bool:
 
 
 def drawn_seed(generator: torch.Generator | None) -> int:
-    """A loader's seed, drawn as PyTorch's loader draws its own: from the generator that it was
-    given, else from PyTorch's."""
+    """A loader's seed, drawn as in PyTorch's loader: from the given generator, otherwise from
+    PyTorch's global one."""
     device = None if generator is None else generator.device
     drawn = torch.empty((), dtype=torch.int64, device=device).random_(generator=generator)
     return int(drawn.item()) % 2**63
@@ -243,25 +243,25 @@ def drawn_seed(generator: torch.Generator | None) -> int:
 
 @dataclass
 class Seed:
-    """A loader's seed, shared with the loaders that a framework makes in its place; None until
-    the first of them begins."""
+    """A loader's seed, shared with the loaders that a framework makes to replace it; None until the
+    first of them begins."""
 
     value: int | None
 
 
-# Counts the loaders of this process whose ranks agree on a seed: the n-th of one rank is the
-# n-th of another.
+# Counts the loaders of this process whose ranks agree on a seed: the n-th loader of one rank
+# matches the n-th of another.
 _agreed = {"order": itertools.count(), "sampler": itertools.count()}
 
 
 def agreed_seed(seed: int, ranks: Ranks) -> int:
     """Rank 0's seed, for ranks that share an order of bothends' own: every rank calls this at
-    the same one of its loaders. Through the store that the ranks met at; nothing waits for
-    a collective.
+    the same one of its loaders. It goes through the store of their rendezvous; nothing waits for a
+    collective.
 
     Raises:
         OptionsError: the ranks have no store; give `seed` to the loader.
-        Error: rank 0 has named no seed within five minutes.
+        Error: rank 0 has not named a seed within five minutes.
     """
     store = _store()
     if store is None:
@@ -273,7 +273,7 @@ def agreed_seed(seed: int, ranks: Ranks) -> int:
     if agreed is None:
         raise Error(
             f"rank {ranks.rank} waited {_PATIENCE.seconds} s for rank 0 to begin the same loader; "
-            "do all ranks iterate over it? Else give it ranks='replicate', or seed=..."
+            "do all ranks iterate over it? If not, give it ranks='replicate', or seed=..."
         )
     return agreed
 
@@ -289,15 +289,15 @@ def common_seed(seed: int, ranks: Ranks) -> int:
         return agreed
     warnings.warn(
         f"bothends: rank {ranks.rank} waited {_SHORT_PATIENCE.seconds} s for rank 0 to begin the "
-        "same loader, and takes a seed of its own: a state that another rank saves is not exact "
-        "for it; give seed=... on all ranks",
+        "same loader, and now uses its own seed: a state saved by another rank is not exact for "
+        "it; give seed=... on all ranks",
         stacklevel=2,
     )
     return seed
 
 
 def is_dealt(loader: Any) -> bool:
-    """Whether a sampler deals the epoch to ranks, each of which then iterates over its part."""
+    """Whether a sampler divides the epoch among ranks, each of which iterates over its part."""
     found = samplers(loader)
     return any(hasattr(s, "num_replicas") or hasattr(s, "num_processes") for s in found)
 
@@ -325,15 +325,15 @@ def _agree(
 
 
 def mixed(*numbers: int) -> int:
-    """A number of 63 bits that follows from these and nothing else."""
+    """A 63-bit number that depends on these values alone."""
     text = ",".join(map(str, numbers)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") % 2**63
 
 
 @contextmanager
 def _keyed(key: tuple[int, int]) -> Iterator[None]:
-    """Python's, NumPy's and PyTorch's generators follow from `key` inside, and are afterwards
-    what they were."""
+    """Inside, Python's, NumPy's and PyTorch's generators are seeded from `key`; afterwards they are
+    restored."""
     numpy = sys.modules.get("numpy")
     own = random.getstate(), torch.get_rng_state(), numpy and numpy.random.get_state()
     seed = mixed(*key)

@@ -1,8 +1,8 @@
 """What bothends makes of a data set and its transforms, decided before anything is opened.
 
-`prepare` asks `_sources` what the data set is and `_transforms` what its transforms become, and
-says in `Left` why something is left to PyTorch's own loader. Reading order: `Prepared` is the
-product; `finisher` says what Python still does to a batch, and where.
+`prepare` asks `_sources` what the data set is and `_transforms` what its transforms become. `Left`
+says why something is left to PyTorch's own loader. Reading order: `Prepared` is the product;
+`finisher` describes what Python still does to a batch, and where.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Left(Exception):
     """Why bothends does not read a data set.
 
     Args:
-        why: what about the data set, the sampler or a transform is not known.
-        remedy: what to change for bothends to load; None where nothing helps.
+        why: what is unknown about the data set, the sampler or a transform.
+        remedy: what to change so that bothends can load it; None if nothing helps.
     """
 
     def __init__(self, why: str, remedy: str | None = None) -> None:
@@ -48,7 +48,7 @@ class Prepared:
 
     @property
     def lines(self) -> list[str]:
-        """What became of it, in words."""
+        """What became of it, in plain words."""
         source, translation = self.source, self.translation
         lines = [f"data set: {source.name}", *(f"  note: {note}" for note in source.notes)]
         lines += [f"transform: {line}" for line in translation.words or ["none"]]
@@ -67,7 +67,7 @@ def prepare(dataset: Any) -> Prepared:
     """Recognises a data set and translates its transforms; opens nothing.
 
     Raises:
-        Left: something about it is not known.
+        Left: something about it is unknown.
     """
     try:
         source = recognise(dataset)
@@ -82,14 +82,14 @@ def prepare(dataset: Any) -> Prepared:
 
 
 def native_labels(source: Source) -> list[int]:
-    """Labels for the table of samples; zeros where they are not labels of classes."""
+    """Labels for the table of samples; zeros if they are not class labels."""
     labels = source.fields.labels
     n = source.n_samples
     return labels if labels is not None and _fit_natively(labels) else [0] * n
 
 
 def data_name(records: Listing | Fetched) -> str:
-    """The root of the files, or what messages call the records."""
+    """The root of the files, or the name of the records in messages."""
     return records.root if isinstance(records, Listing) else records.name
 
 
@@ -108,7 +108,7 @@ class Whole:
         images: one tensor or array per view, rows that hold a sample only.
         labels: of those rows.
         samples: indices of the data set.
-        keys: what the rows' random numbers are keyed by: (seed, epoch) and each row's sample id.
+        keys: the keys of the rows' random numbers: (seed, epoch) and each row's sample id.
     """
 
     images: list[Any]
@@ -117,16 +117,16 @@ class Whole:
     keys: tuple[int, int, list[int]]
 
 
-# Batches have their random numbers behind those of all samples.
+# The random numbers of batches come after those of all samples.
 _OF_BATCHES = 2**63
 
 
 class Finish:
-    """What is done in Python to make a batch what PyTorch's loader would give.
+    """The work in Python that makes a batch what PyTorch's loader would give.
 
     Attributes:
-        runs_transforms: whether transforms remain, which run in workers; what does not is
-            done in the thread that asks for the batch.
+        runs_transforms: whether transforms remain, which run in workers; the rest is done in the
+            thread that asks for the batch.
     """
 
     def __init__(self, prepared: Prepared, collate_fn: Callable[[list[Any]], Any]) -> None:
@@ -144,7 +144,7 @@ class Finish:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether a batch is as it should be when it is delivered."""
+        """Whether a batch needs no further work once it is delivered."""
         return self._is_default and self._native_labels and not self.runs_transforms
 
     @property
@@ -185,7 +185,7 @@ class Finish:
         return self._collated(self._put_together(made, batch), batch)
 
     def _collated(self, samples: list[Any], batch: Whole) -> Any:
-        """What `collate_fn` makes of them; its random numbers are the batch's own (mixup)."""
+        """The result of `collate_fn`; its random numbers are keyed by the batch (mixup)."""
         seed, epoch, ids = batch.keys
         seed_for(seed, epoch, _OF_BATCHES + (ids[0] if ids else 0))
         return self._collate(samples)
@@ -199,7 +199,7 @@ class Finish:
 
 
 def _each_row(views: list[Any]) -> list[Any]:
-    """Each sample's image; of several views the tuple of them."""
+    """Each sample's image, or the tuple of its views."""
     return list(views[0]) if len(views) == 1 else list(zip(*views, strict=True))
 
 
@@ -211,7 +211,7 @@ def _pil(image: Any) -> Any:
 
 
 def _tensor(image: Any) -> torch.Tensor:
-    """A tensor that the transform may write into: a worker's array is its own already."""
+    """A tensor that the transform may write into: a worker already has its own array."""
     return image.clone() if isinstance(image, torch.Tensor) else torch.from_numpy(image)
 
 

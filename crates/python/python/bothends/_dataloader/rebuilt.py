@@ -1,11 +1,11 @@
-"""Loaders that a framework makes again stay bothends'.
+"""Loaders that a framework re-creates are still bothends'.
 
 Accelerate and Ray Train do not use the loader that they are given: they make a new
-`torch.utils.data.DataLoader` of its data set and a sampler of theirs. What these two packages
-make of the data set of a live `bothends.torch.DataLoader` is one of these again, with its options.
-Everybody else who makes a `torch.utils.data.DataLoader` gets just that.
+`torch.utils.data.DataLoader` from its data set and their own sampler. If these two packages do so
+with the data set of a live `bothends.torch.DataLoader`, they get another one of these, with the
+same options. Any other code that makes a `torch.utils.data.DataLoader` gets exactly that.
 
-(Lightning needs none of it: it makes a loader of the class that it was given.)
+(Lightning does not need this: it makes a loader of the class that it was given.)
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ import torch.utils.data
 
 from .orders import within
 
-# Packages that make loaders again, by the beginning of their modules' names.
+# Packages that re-create loaders, by the prefix of their modules' names.
 _FRAMEWORKS = ("accelerate.", "ray.train.")
 
 _TorchLoader = torch.utils.data.DataLoader
 
-# What torchdata's loader takes and PyTorch's does not.
+# Arguments that torchdata's loader takes and PyTorch's does not.
 _STATEFUL_ONLY = ("snapshot_every_n_steps",)
 
 _live: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def watch(loader: Any) -> None:
-    """From now on what a framework makes of this loader's data set is like this loader."""
+    """From now on, loaders that a framework makes from this loader's data set are like this one."""
     _live.add(loader)
     if "__new__" not in vars(_TorchLoader):
-        # PyTorch's class has none of its own, so nothing is replaced.
+        # PyTorch's class does not define one, so nothing is replaced.
         _TorchLoader.__new__ = _new  # type: ignore[method-assign]
 
 
 def inherited(loader: Any) -> dict[str, Any]:
-    """The options of the loader in whose place a framework has made this one."""
+    """The options of the loader that a framework has replaced with this one."""
     options: dict[str, Any] = vars(loader).pop("_inherited", {})
     return options
 
@@ -57,7 +57,7 @@ def _new(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
     options = {name: getattr(parent, name) for name in parent.OPTIONS}
     vars(made)["_inherited"] = {**options, "shared_seed": parent.shared_seed}
     if is_stateful:
-        # It is no instance of that class, so Python does not call its __init__.
+        # It is not an instance of that class, so Python does not call its __init__.
         made.__init__(*args, **{k: v for k, v in kwargs.items() if k not in _STATEFUL_ONLY})
     return made
 

@@ -3,12 +3,12 @@
 A batch is whole tensors; a user's `collate_fn` wants the list of its samples. `rows` and
 `named_rows` make that list, of views. Its items are tuples and dicts as a data set gives them,
 except that `torch.utils.data.default_collate` gives the whole tensors back, without a copy, when
-it gets all rows of a batch in their order, unchanged. With anything else it does what it does
-with any tuples and dicts.
+it gets all rows of a batch in their order, unchanged. Anything else it treats like any tuples and
+dicts.
 
-The views are the batch's own memory: what a `collate_fn` changes in place, in a row or in the
-whole, it changes in both. Only the first `default_collate` of the same rows gives the whole; a
-second one gives a copy, as PyTorch's results share nothing with each other.
+The views share the batch's memory: a change that a `collate_fn` makes in place, to a row or to the
+whole, shows in both. Only the first `default_collate` of the same rows gives the whole; a second
+one gives a copy, as PyTorch's results share nothing with each other.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def named_rows(fields: Mapping[str, Any], images: Collection[str] = ("image",)) 
 
 
 class ImageRow:
-    """Stands for a sample's image, wherever in a sample, where nobody but `default_collate` looks
-    at it. All rows of a batch in their order give its images, without a copy.
+    """Stands for a sample's image anywhere in a sample, if only `default_collate` looks at it. All
+    rows of a batch in order give its images, without a copy.
 
     Args:
         images: the batch: a tensor, or a list of one tensor per view.
@@ -79,7 +79,7 @@ class ImageRow:
 
     @property
     def image(self) -> Any:
-        """The image itself; of several views the list of them."""
+        """The image itself, or the list of its views."""
         if isinstance(self.images, torch.Tensor):
             return self.images[self.row]
         return [view[self.row] for view in self.images]
@@ -102,7 +102,7 @@ class _Column:
         self.whole = whole
 
     def is_unchanged(self, items: Sequence[Any]) -> bool:
-        """Whether these are its items, in their order, as they were made."""
+        """Whether these are its items, in order and unchanged."""
         return all(map(operator.is_, items, self.items))
 
     def collated(self, items: Sequence[Any], fns: Any) -> Any:
@@ -116,7 +116,7 @@ class _Views(_Column):
         super().__init__(whole.unbind(), whole)
 
     def is_unchanged(self, items: Sequence[Any]) -> bool:
-        # The same objects may have got other shapes or types, or joined a graph, in place.
+        # The same objects may have changed shape or type, or joined a graph, in place.
         return super().is_unchanged(items) and all(map(_is_same, items, self.whole.unbind()))
 
 
@@ -133,7 +133,7 @@ class _ManyViews(_Column):
         )
         self._columns = [_Views(view) for view in views]
         made = zip(*(column.items for column in self._columns), strict=True)
-        # As PyTorch's default collates it: a list, of lists and of tuples.
+        # As in PyTorch's default_collate: lists and tuples both become a list.
         super().__init__([self._kind(views) for views in made], list(views))
 
     def is_unchanged(self, items: Sequence[Any]) -> bool:
@@ -157,14 +157,14 @@ def _targets(targets: Any) -> _Column:
 
 
 class _Whole:
-    """The batch that rows are of."""
+    """The batch that rows belong to."""
 
     def __init__(self, columns: list[_Column]) -> None:
         self.columns = columns
         self.is_given = False
 
     def has_all(self, batch: Sequence[Any]) -> bool:
-        """Whether these are its rows, all of them, in their order."""
+        """Whether these are all of its rows, in order."""
         kind = type(batch[0])
         return len(batch) == len(self.columns[0].items) and all(
             type(row) is kind and row.whole is self and row.place == place
@@ -172,7 +172,7 @@ class _Whole:
         )
 
     def given(self, fields: Sequence[Sequence[Any]], fns: Any) -> list[Any] | None:
-        """The columns, if the rows' fields are still what they were, for the first time."""
+        """The columns, the first time, if the rows' fields are unchanged."""
         pairs = list(zip(self.columns, fields, strict=True))
         if self.is_given or not all(column.is_unchanged(field) for column, field in pairs):
             return None
@@ -237,7 +237,7 @@ def _collate_images(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     return collate(plain, collate_fn_map=collate_fn_map)
 
 
-# What PyTorch documents for types that `default_collate` shall know.
+# PyTorch's documented way to make types known to `default_collate`.
 default_collate_fn_map[ImageRow] = _collate_images
 default_collate_fn_map[_Row] = _collate_rows
 default_collate_fn_map[_NamedRow] = _collate_named_rows

@@ -1,4 +1,4 @@
-"""What a `bothends.torch.DataLoader` says of itself, and of arguments that it does not know."""
+"""What a `bothends.torch.DataLoader` says about itself and about unknown arguments."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .._errors import OptionsError
 from .orders import is_default
 from .rows import is_default_collate
 
-# For what stays in Python and has no remedy of its own.
-_BATCHES = "do it to whole batches, behind the loader, or use a transform of torchvision's"
+# For transforms that stay in Python and have no remedy of their own.
+_BATCHES = "apply it to whole batches after the loader, or use one of torchvision's transforms"
 
 # What people call an option elsewhere.
 _ELSEWHERE = {
@@ -29,24 +29,24 @@ _ELSEWHERE = {
 
 
 def refuse_unknown(unknown: dict[str, Any], cls: type[Any]) -> None:
-    """Raises an OptionsError that names the nearest argument."""
+    """Raises an OptionsError that suggests the most similar argument."""
     names = [name for name in inspect.signature(cls).parameters if name != "unknown"]
     for name in unknown:
         near = _ELSEWHERE.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), None)
         hint = f"; did you mean `{near}`?" if near else ""
-        raise OptionsError(f"`{name}` is no option of {cls.__name__}{hint}")
+        raise OptionsError(f"`{name}` is not an option of  {cls.__name__}{hint}")
 
 
 def counts_batches() -> bool:
-    """Whether the caller is Lightning: it takes an epoch as done whose last batch it has had, and
-    never asks for its end."""
+    """Whether the caller is Lightning, which considers an epoch done after its last batch and never
+    asks for its end."""
     frame = sys._getframe(stacklevel_of_caller())
     module: str = frame.f_globals.get("__name__", "")
     return module.startswith(("lightning.", "pytorch_lightning."))
 
 
 def explained(loader: Any) -> list[str]:
-    """What became of data set, sampler, transforms and collate_fn, and what would be faster."""
+    """What became of the data set, sampler, transforms and collate_fn, and what would be faster."""
     left, prepared = loader.left, loader.prepared
     if left is not None:
         lines = [f"loaded by: {_left_to(loader)}", f"why: {left.why}"]

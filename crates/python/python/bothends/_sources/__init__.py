@@ -1,8 +1,8 @@
-"""From a data set to what bothends reads: files, pieces of files, or bytes from a call.
+"""From a data set to what bothends reads: files, parts of files, or bytes from a call.
 
-Nothing is opened here but CIFAR-10's pickled batches, to compare them, and a few images in an
-Arrow file. Data sets are known by the code that runs when they are indexed (`code`), so
-no library is imported that the data set has not brought.
+Nothing is opened here except CIFAR-10's pickled batches, to compare them, and a few images in an
+Arrow file. Data sets are recognised by the code that runs when they are indexed (`code`), so only
+libraries that the data set has already imported are used.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def recognise(dataset: Any) -> Source:
     """What bothends reads instead of `dataset[i]`.
 
     Raises:
-        Unknown: `dataset[i]` may be anything: it is left to PyTorch's own loader.
+        Unknown: `dataset[i]` could be anything: it is left to PyTorch's own loader.
     """
     source = _recognised(dataset)
     if source.n_samples == 0:
@@ -56,7 +56,7 @@ def _recognised(dataset: Any) -> Source:
     try:
         return _of_a_library(dataset)
     except Unknown:
-        # Also what is known and refused may say where its images are.
+        # A data set that is known but refused may still say where its images are.
         if has_sample(dataset):
             return samples_source(dataset)
         raise

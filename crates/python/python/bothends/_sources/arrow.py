@@ -1,7 +1,7 @@
-"""Where the bytes of a column of an Arrow table are, on disk.
+"""Finds the bytes of an Arrow table's column on disk.
 
-A table that Hugging Face's `datasets` has loaded lies in memory maps. An image's address less
-its map's is its offset in the file, and the kernel says which file a map is of.
+A table loaded by Hugging Face's `datasets` is memory-mapped. The offset of an image in its file is
+its address minus that of the map, and the kernel says which file is mapped.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class Pieces:
 
 
 def column_pieces(column: Any, rows: Any) -> Pieces | list[str] | None:
-    """Where the images of a column are: pieces of files, or files of their own.
+    """Where the images of a column are: parts of files, or separate files.
 
     Args:
         column: a `pyarrow.ChunkedArray` of bytes, of paths, or of both as `datasets` has them.
-        rows: an array of the rows to look at, in order; None for all.
+        rows: an array of the rows to find, in order; None for all.
 
     Returns:
-        None where some bytes are in no file, and the rows can only be asked for one by one.
+        None if some bytes are not in a file, so that rows can only be requested one by one.
 
     Raises:
         Unknown: a row has no image, or the column holds none.
     """
-    # A table of it is there.
+    # A table of it exists.
     pa: Any = sys.modules["pyarrow"]
     binary = _binary(column, pa)
     if binary is None or binary.null_count == len(binary):
@@ -71,7 +71,7 @@ def _binary(column: Any, pa: Any) -> Any:
 
 
 def _child(chunk: Any, name: str) -> Any:
-    """A field of a struct; where whole rows are null, so are their fields."""
+    """A field of a struct. If a whole row is null, so are its fields."""
     if chunk.null_count:
         return chunk.flatten()[chunk.type.get_field_index(name)]
     return chunk.field(name)
@@ -121,7 +121,7 @@ def _pieces(binary: Any, rows: Any) -> Pieces | None:
 
 
 class _Maps:
-    """The files in this process's memory."""
+    """The files mapped into this process."""
 
     def __init__(self) -> None:
         self._maps: list[tuple[int, int, int, str]] = []
@@ -130,11 +130,11 @@ class _Maps:
                 for line in lines:
                     self._read(os.fsdecode(line))
         except OSError:
-            # Another system than Linux: no map is known.
+            # Not Linux: no map is known.
             pass
 
     def place(self, address: int, length: int) -> tuple[str, int] | None:
-        """File and offset of these bytes, where they are in one map of a file."""
+        """File and offset of these bytes, if they are within one map of a file."""
         n = bisect.bisect_right(self._maps, address, key=lambda one: one[0]) - 1
         if n < 0:
             return None
@@ -145,7 +145,7 @@ class _Maps:
 
     def _read(self, line: str) -> None:
         parts = line.rstrip("\n").split(maxsplit=5)
-        # The kernel writes a line's end in a name as \012; such a name is not looked for.
+        # The kernel writes a newline in a name as \012; such names are not supported.
         if len(parts) < 6 or parts[5][:1] != "/" or "\\" in parts[5]:
             return
         start, end = (int(part, 16) for part in parts[0].split("-"))
@@ -153,7 +153,7 @@ class _Maps:
 
 
 def _is_true(pieces: Pieces, binary: Any, rows: Any) -> bool:
-    """Whether the files hold there what the table does: a map may be of a file that was replaced.
+    """Whether the files contain what the table does: a map may belong to a file that was replaced.
 
     Raises:
         Unknown: the images are of a format that is not decoded.

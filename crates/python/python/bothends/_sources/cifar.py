@@ -1,4 +1,4 @@
-"""CIFAR-10, whose images lie in pickled batches that the native loader reads."""
+"""CIFAR-10, whose images are in pickled batches that the native loader reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cifar10_source(dataset: Any) -> Source:
     has_own = _has_own_labels(dataset, names)
     to_target = dataset.target_transform
     labels = exact_labels(dataset.targets)
-    # Labels that are not the files' cannot come from them.
+    # Labels that differ from those in the files cannot come from there.
     fields = paired(dataset.targets, labels if has_own else None, to_target)
     return Source(
         name=f"{type(dataset).__name__}, {len(dataset)} images",
@@ -44,16 +44,17 @@ def cifar10_source(dataset: Any) -> Source:
 
 
 def _has_own_labels(dataset: Any, files: list[str]) -> bool:
-    """Makes sure that the images are those of the files; whether the labels are, too.
+    """Makes sure that the images are those of the files; returns whether the labels have been
+    replaced.
 
     Raises:
-        Unknown: the images are others, or others in number.
+        Unknown: the images differ, or their number does.
     """
     start = 0
     labels: list[int] = []
     for name in files:
         with open(name, "rb") as file:
-            # As torchvision has read it, after checking its sum.
+            # As torchvision has read it, after verifying its checksum.
             batch = pickle.load(file, encoding="latin1")
         images = batch["data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         own = dataset.data[start : start + len(images)]

@@ -1,4 +1,4 @@
-"""How a data set's sample is put together: the image that bothends has made, and the rest."""
+"""How a data set's sample is assembled: the image that bothends has made, and the rest."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 class Fields:
     """What `dataset[i]` holds besides the image.
 
-    It is picklable where the data set is, and reads nothing until it is asked.
+    It is picklable if the data set is, and reads nothing until asked.
 
     Attributes:
-        labels: set where `dataset[i]` is exactly (image, labels[i]) with an `int`: then the
-            labels travel natively, and nothing of this class is called.
+        labels: set if `dataset[i]` is exactly (image, labels[i]) with an `int`. The native loader
+            then delivers the labels, and nothing in this class is called.
     """
 
     labels: list[int] | None = None
 
     def target(self, i: int) -> Any:
-        """What belongs to sample i besides its image, as the data set gives it."""
+        """The rest of sample i besides its image, as the data set gives it."""
         raise NotImplementedError
 
     def put_together(self, image: Any, i: int) -> Any:
@@ -44,7 +44,7 @@ class Paired(Fields):
     """(image, target).
 
     Attributes:
-        targets: a sequence of them, or what reads one by its number.
+        targets: a sequence of them, or a function that reads one by number.
         change: the data set's `target_transform`.
     """
 
@@ -58,7 +58,7 @@ class Paired(Fields):
 
 @dataclass(frozen=True)
 class Bare(Fields):
-    """The image alone."""
+    """Only the image."""
 
     def target(self, i: int) -> None:
         return None
@@ -69,10 +69,10 @@ class Bare(Fields):
 
 @dataclass(frozen=True)
 class Named(Fields):
-    """A dictionary in which the image has a name.
+    """A dictionary with the image under a name.
 
     Attributes:
-        read: gives the dictionary of sample i, with anything in the image's place.
+        read: gives the dictionary of sample i, with anything as the image.
         image: the image's name.
     """
 
@@ -88,7 +88,7 @@ class Named(Fields):
 
 @dataclass(frozen=True)
 class Chosen(Fields):
-    """Those of a subset: sample i is sample `rows[i]` of what is below."""
+    """The fields of a subset: sample i is sample `rows[i]` of the data set below."""
 
     below: Fields
     rows: list[int]
@@ -102,11 +102,11 @@ class Chosen(Fields):
 
 @dataclass(frozen=True)
 class Joined(Fields):
-    """Those of data sets one after the other.
+    """The fields of concatenated data sets.
 
     Attributes:
         parts: their fields.
-        ends: the number of the sample after each one's last.
+        ends: one more than the number of each one's last sample.
     """
 
     parts: list[Fields]
@@ -130,7 +130,7 @@ def paired(
     labels: list[int] | None,
     change: Callable[[Any], Any] | None,
 ) -> Fields:
-    """(image, target), natively where the targets are labels that nothing changes."""
+    """(image, target), natively if the targets are labels that nothing changes."""
     if labels is not None:
         return Labelled(labels) if change is None else Paired(labels, change)
     return Paired(targets, change)

@@ -1,6 +1,6 @@
 """Hugging Face `datasets` with a column of images.
 
-Their tables are memory-mapped Arrow files, so the bytes of an image are a part of a file. That part
+Their tables are memory-mapped Arrow files, so the bytes of an image are part of a file. That part
 is read directly, and nothing is copied through Python. Tables in memory are read through a call.
 """
 
@@ -23,8 +23,8 @@ _DATASET = "datasets.arrow_dataset.Dataset"
 _STREAM = "datasets.iterable_dataset.IterableDataset"
 _DICT = "datasets.dataset_dict.DatasetDict"
 _ORIENTATION = (
-    "an orientation noted in a photograph's metadata is not applied, "
-    "which indexing the datasets.Dataset itself does"
+    "the orientation in a photograph's metadata is not applied, "
+    "as it is when the datasets.Dataset itself is indexed"
 )
 
 
@@ -62,7 +62,7 @@ class HuggingFaceImages:
         names: Mapping[str, str] | None = None,
     ) -> None:
         _refuse_other(rows)
-        # A function that is set on the rows is not called, and need not be picklable.
+        # A function set on the rows is not called, and need not be picklable.
         self.rows = rows.with_format(None)
         self.transform = transform
         self.image = image
@@ -109,7 +109,7 @@ class HuggingFaceImages:
         return self._others(i)[self.label]
 
     def named(self, i: int) -> dict[str, Any]:
-        """The named columns of sample i, with None in the image's place."""
+        """The named columns of sample i, with None for the image."""
         names = self.names or {}
         others = self._others(i) if len(names) > 1 else {}
         return {name: others.get(column) for column, name in names.items()}
@@ -121,15 +121,15 @@ class HuggingFaceImages:
         return self._rest[i]
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is derived of a table would take its bytes along.
+        # Anything derived from a table would carry the table's bytes along.
         return {**self.__dict__, "_rest": None, "_column": None}
 
 
 def huggingface_source(dataset: Any, code: str) -> Source | None:
-    """The source, where the data set is a `HuggingFaceImages`.
+    """The source, if the data set is a `HuggingFaceImages`.
 
     Raises:
-        Unknown: it is a data set of Hugging Face's itself, or has no images that are read.
+        Unknown: it is one of Hugging Face's own data sets, or has no images that can be read.
     """
     if is_a(dataset, _DATASET):
         raise _use_images(dataset)
@@ -189,7 +189,7 @@ def _labels(dataset: HuggingFaceImages) -> list[int] | None:
 
 
 def _indices(rows: Any) -> Any:
-    """The rows of the table in the data set's order; None where it is the table's own."""
+    """The rows of the table in the data set's order; None if that is the table's own order."""
     indices = rows._indices
     return None if indices is None else indices.column(0).combine_chunks()
 
@@ -207,7 +207,7 @@ def _use_images(rows: Any) -> Unknown:
         return Unknown("the datasets.Dataset has no column of images")
     given = "" if column == "image" else f", image={column!r}"
     return Unknown(
-        "a datasets.Dataset decodes its images itself, and calls its transform with many rows",
+        "a datasets.Dataset decodes its images itself, and calls its transform with several rows",
         f"give bothends.torch.HuggingFaceImages(rows, transform{given}), "
         "where transform is called with one image",
     )

@@ -1,4 +1,5 @@
-"""What was seen of a data set, to notice at an epoch's begin that it was changed since."""
+"""Records a data set's attributes, to notice at the beginning of an epoch that they have
+changed."""
 
 from __future__ import annotations
 
@@ -9,28 +10,28 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-# Transforms of these are compared by what they hold; those of others by identity.
+# Transforms of these libraries are compared by what they hold, others by identity.
 _LIBRARIES = frozenset({"torchvision", "timm", "torch"})
-# A wrapper of the user's own is looked into here, as recipes are found there, too.
+# The user's own wrappers are also searched, since recipes are found in them.
 _INSIDE = ("transform", "transforms")
 # Deeper than any transform; a cycle ends here.
 _DEPTH = 16
-# Larger arrays are compared by identity: a sum of them would be felt at each epoch.
+# Larger arrays are compared by identity: a checksum would delay every epoch noticeably.
 _LARGEST_SUM = 1 << 24
-# Means and deviations; a whitening matrix is one object.
+# Means and deviations fit; a whitening matrix is compared as one object.
 _LARGEST_TENSOR = 64
 _PLAIN = (bool, int, complex, str, bytes, enum.Enum, type, type(None))
 
 
 class Marks:
-    """Attributes of objects, and what they were."""
+    """Attributes of objects, and their values at the time."""
 
     def __init__(self) -> None:
         self._dataset: Any = None
         self._seen: list[tuple[Any, str, Any, Callable[[Any], Any]]] = []
 
     def of(self, dataset: Any) -> Marks:
-        """These are of that data set."""
+        """The marks of that data set."""
         self._dataset = dataset
         return self
 
@@ -43,14 +44,14 @@ class Marks:
         return self._add(owner, names, frozen)
 
     def all_of(self, other: Marks) -> Marks:
-        """Marks what the other one does."""
+        """Adds all marks of the other one."""
         self._seen += other._seen
         return self
 
     def change(self, dataset: Any) -> str | None:
-        """The first attribute that is not what it was, in words."""
+        """The first attribute that has changed, in plain words."""
         if dataset is not self._dataset:
-            return "it is another data set"
+            return "it is a different data set"
         for owner, name, before, look in self._seen:
             now = look(getattr(owner, name, None))
             if not _equal(now, before):
@@ -60,14 +61,15 @@ class Marks:
     def _add(self, owner: Any, names: tuple[str, ...], look: Callable[[Any], Any]) -> Marks:
         for name in names:
             seen = look(getattr(owner, name, None))
-            # A list is its own look; what it was is a copy.
+            # A list is compared with a copy of what it was.
             copy = list(seen) if isinstance(seen, list) else seen
             self._seen.append((owner, name, copy, look))
         return self
 
 
 class _Same:
-    """Equal to itself only; it keeps the object, or its address could be another's."""
+    """Equal only to itself. It keeps the object alive, since its address could otherwise be
+    reused."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -80,10 +82,10 @@ class _Same:
 
 
 def frozen(value: Any, depth: int = 0) -> Any:
-    """What a transform is: equal for two that do the same, as far as that is known.
+    """A value that is equal for two transforms that do the same, as far as that is known.
 
-    Transforms of libraries are what they hold; functions and the user's own classes are
-    themselves, with the transforms inside them.
+    Transforms of libraries are compared by what they hold; functions and the user's own classes by
+    identity, with the transforms inside them.
     """
     if isinstance(value, _PLAIN):
         return type(value), value
@@ -101,7 +103,7 @@ def frozen(value: Any, depth: int = 0) -> Any:
         parts = [value.func, value.args, value.keywords]
         return functools.partial, frozen(parts, depth + 1)
     if isinstance(value, types.MethodType):
-        # A method is made again each time that it is asked for.
+        # Each access creates a new bound method.
         return _Same(value.__func__), _Same(value.__self__)
     if hasattr(value, "data_ptr"):
         return _frozen_tensor(value)
@@ -121,7 +123,7 @@ def _frozen_tensor(value: Any) -> Any:
 
 
 def _seen(value: Any) -> Any:
-    """A list as it is; of a tensor its version; of a small array a sum of its bytes."""
+    """A list as it is, the version of a tensor, or a checksum of a small array."""
     if isinstance(value, list):
         return value
     if isinstance(value, _PLAIN + (float, range)):
@@ -138,5 +140,5 @@ def _equal(now: Any, before: Any) -> bool:
     try:
         return bool(now == before)
     except Exception:
-        # Arrays instead of others: they have no truth.
+        # Comparisons of arrays have no single truth value.
         return False

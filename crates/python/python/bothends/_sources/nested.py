@@ -15,7 +15,7 @@ from .marks import Marks, frozen
 from .records import Fetched, Listing, Path, Records, Source, Unknown, joined
 
 _HERE = "torch.utils.data.dataset."
-# Parts of a ConcatDataset whose names are told.
+# How many parts of a ConcatDataset are named.
 _NAMED = 4
 _SEPARATE = "make a loader of each"
 
@@ -23,10 +23,10 @@ _SEPARATE = "make a loader of each"
 def nested_source(
     dataset: Any, code: str, recognise: Callable[[Any], Source]
 ) -> Source | None:
-    """The source, where the data set is a part of another one, or several in a row.
+    """The source, if the data set is a part of another one or a concatenation.
 
     Raises:
-        Unknown: one of those below is not known, or they do not go together.
+        Unknown: one of the underlying data sets is unknown, or they cannot be combined.
     """
     if code == f"{_HERE}Subset.__getitem__":
         return _subset(dataset, recognise)
@@ -61,7 +61,7 @@ def _subset(dataset: Any, recognise: Callable[[Any], Source]) -> Source:
     )
 
 
-_REMOVE = "remove the method, where it does the same as torch.utils.data.Subset's"
+_REMOVE = "remove the method, if it does the same as that of torch.utils.data.Subset"
 
 
 def _labelled(fields: Fields, rows: list[int]) -> Fields:
@@ -73,7 +73,7 @@ def _rows(indices: Any, n: int) -> list[int]:
     """The numbers of the samples below, from 0, as indexing understands them.
 
     Raises:
-        Unknown: one of them is no number of a sample.
+        Unknown: one of them is not the number of a sample.
     """
     rows = indices.tolist() if hasattr(indices, "tolist") else list(indices)
     if not rows:
@@ -81,7 +81,7 @@ def _rows(indices: Any, n: int) -> list[int]:
     kinds = set(map(type, rows))
     if kinds != {int}:
         if bool in kinds:
-            raise Unknown("the Subset's indices are truth values", "give it numbers of samples")
+            raise Unknown("the Subset's indices are booleans", "give it numbers of samples")
         try:
             rows = [index(row) for row in rows]
         except TypeError:
@@ -133,8 +133,8 @@ def _concatenation(dataset: Any, recognise: Callable[[Any], Source]) -> Source:
     sources = [recognise(part) for part in dataset.datasets]
     ends = list(accumulate(source.n_samples for source in sources))
     if ends != list(dataset.cumulative_sizes):
-        line = "a part of the ConcatDataset has changed its length since it was made"
-        raise Unknown(line, "make the ConcatDataset anew")
+        line = "a part of the ConcatDataset has changed in length since it was made"
+        raise Unknown(line, "create the ConcatDataset again")
     parts = [source for source in sources if source.n_samples] or sources[:1]
     first = parts[0]
     _refuse_other_transforms(parts)
@@ -187,7 +187,7 @@ def _joined_fields(parts: list[Source]) -> Fields:
 
 
 def _joined_records(parts: list[Source]) -> tuple[Records, list[int] | None]:
-    """The records of all, and for a `Path` the record numbers."""
+    """The records of all of them, and for a `Path` the record numbers."""
     records = [part.records for part in parts]
     if len(records) == 1:
         return records[0], parts[0].rows
@@ -204,7 +204,7 @@ def _joined_records(parts: list[Source]) -> tuple[Records, list[int] | None]:
             rows += part.rows if part.rows is not None else range(part.n_samples)
         return records[0], rows
     raise Unknown(
-        "the parts of the ConcatDataset are of kinds that are not read together",
+        "the parts of the ConcatDataset are of kinds that cannot be read together",
         _SEPARATE,
     )
 

@@ -1,4 +1,4 @@
-"""The words for a data set: where its records are, and why one is not read.
+"""The types that describe a data set: where its records are, or why it is not read.
 
 A `Source` is made by `_sources.recognise`; nothing here opens a file.
 """
@@ -20,8 +20,8 @@ class Unknown(Exception):
     """A data set that bothends does not read.
 
     Args:
-        why: what about it is not known.
-        remedy: what to change for bothends to read it; None where nothing helps.
+        why: what is unknown about it.
+        remedy: what to change so that bothends can read it; None if nothing helps.
     """
 
     def __init__(self, why: str, remedy: str | None = None) -> None:
@@ -43,12 +43,12 @@ class Path:
 
 @dataclass(frozen=True)
 class Listing:
-    """Files, or pieces of files, one per sample; a file may be there several times.
+    """Files, or parts of files, one per sample; a file may occur several times.
 
     Attributes:
         root: an absolute folder.
         paths: of the samples' files, below `root`, without `..` and in UTF-8.
-        extents: offset and length of each sample in its file; None where samples are whole files.
+        extents: offset and length of each sample in its file; None if samples are whole files.
         labels: as `Fields.labels`.
     """
 
@@ -61,7 +61,7 @@ class Listing:
         return len(self.paths)
 
     def chosen(self, rows: Sequence[int]) -> Listing:
-        """The samples of these numbers, in this order."""
+        """The samples with these numbers, in this order."""
         return Listing(
             self.root,
             [self.paths[row] for row in rows],
@@ -75,9 +75,10 @@ class Fetched:
     """Records whose bytes come from a Python call.
 
     Attributes:
-        fetch: gives the bytes of sample i; called from one thread at a time, not always the same.
-        n: how many samples.
-        name: whose call it is, for messages.
+        fetch: gives the bytes of sample i; called from one thread at a time, but not always the
+            same one.
+        n: the number of samples.
+        name: the name of the data set, for messages.
         labels: as `Fields.labels`.
     """
 
@@ -98,15 +99,15 @@ class Source:
     """A data set as bothends reads it.
 
     Attributes:
-        name: what it is, for people.
+        name: a readable description.
         records: what the native loader opens.
         n_samples: as many as `len(dataset)`.
-        image_size: rows and columns, where all images have the same.
+        image_size: rows and columns, if they are the same for all images.
         transform: what the data set calls with each PIL image; None for nothing.
-        fields: how `dataset[i]` is put together of the transformed image.
-        rows: for a `Path`, the record number of each sample, where it is not its own number.
-        notes: what people should know, a sentence each.
-        marks: what was seen of the data set, to notice changes.
+        fields: how `dataset[i]` is assembled from the transformed image.
+        rows: for a `Path`, the record number of each sample, if it differs from the sample's own.
+        notes: notes for the user, one sentence each.
+        marks: the recorded attributes of the data set, to notice changes.
     """
 
     name: str
@@ -120,10 +121,10 @@ class Source:
     marks: Marks = field(default_factory=Marks, repr=False, compare=False)
 
     def changed(self, dataset: Any) -> str | None:
-        """What of the data set is not as it was when it was recognised; None where all is.
+        """What has changed since the data set was recognised; None if nothing has.
 
-        It is cheap, for an epoch's begin: lists are compared by their elements' identities.
-        What a function or a class of the user's own does is not seen.
+        It is cheap enough for the beginning of an epoch: lists are compared by the identities of
+        their elements. Changes inside the user's own functions and classes are not noticed.
         """
         return self.marks.change(dataset)
 
@@ -134,10 +135,11 @@ def listing(
     extents: list[tuple[int, int]] | None = None,
     labels: list[int] | None = None,
 ) -> Listing:
-    """A listing of files: below `root` where they all are, else below their common folder.
+    """A listing of files, relative to `root` if they are all below it, otherwise to their common
+    folder.
 
     Raises:
-        Unknown: a path cannot be written below a root, or a file is of a format not decoded.
+        Unknown: a path cannot be written relative to a root, or a file's format is not supported.
     """
     names = [path if type(path) is str else os.fsdecode(path) for path in paths]
     if not names:
@@ -153,7 +155,7 @@ def listing(
 
 
 def joined(parts: Sequence[Listing]) -> Listing:
-    """One listing after the other."""
+    """Concatenates listings."""
     roots = {part.root for part in parts}
     root = roots.pop() if len(roots) == 1 else os.path.commonpath([p.root for p in parts])
     paths: list[str] = []
@@ -165,14 +167,14 @@ def joined(parts: Sequence[Listing]) -> Listing:
 
 
 def whole(path: str) -> tuple[int, int]:
-    """A whole file, for a listing in which others are pieces."""
+    """A whole file, for a listing in which others are parts of files."""
     return 0, os.path.getsize(path)
 
 
 def exact_labels(targets: Sequence[Any]) -> list[int] | None:
-    """The targets, where all are Python's own integers of 64 bits; else None.
+    """The targets, if all are Python integers that fit into 64 bits; otherwise None.
 
-    NumPy's and PyTorch's numbers are not: a batch of them may be of another type.
+    NumPy's and PyTorch's numbers do not count, since a batch of them may have a different type.
     """
     labels = targets if type(targets) is list else list(targets)
     if not labels or set(map(type, labels)) != {int}:
@@ -181,7 +183,7 @@ def exact_labels(targets: Sequence[Any]) -> list[int] | None:
 
 
 def _placed(names: list[str], root: AnyPath | None) -> tuple[list[str], str]:
-    """The names and the start that they have in common, which ends in a slash or is empty."""
+    """The names, and their common prefix, which ends in a slash or is empty."""
     if root is not None:
         prefix = os.fsdecode(root).rstrip("/") + "/"
         if all(name.startswith(prefix) for name in names):
@@ -194,13 +196,13 @@ def _placed(names: list[str], root: AnyPath | None) -> tuple[list[str], str]:
 
 
 def _refuse_paths(paths: list[str]) -> None:
-    # Of a million names few are left to be looked at closely.
+    # Of a million names, only a few remain to be checked closely.
     odd = [path for path in paths if ".." in path or not path or not path.isascii()]
     for path in odd:
         if ".." in path.split("/"):
             raise Unknown(
                 f"the file {path!r} is reached through `..`",
-                "give the data set a root without `..`, as os.path.realpath makes it",
+                "give the data set a root without `..`, as os.path.realpath returns it",
             )
         if not _is_utf8(path):
             raise Unknown(f"the file name {path!r} is not UTF-8", "rename the file")

@@ -19,11 +19,11 @@ Extent: TypeAlias = tuple[str | os.PathLike[str], int, int]
 Record: TypeAlias = str | os.PathLike[str] | bytes | Extent
 Sample: TypeAlias = Record | tuple[Record, Any] | Mapping[str, Any]
 
-# Calls of `sample` when a loader is made that are worth a word.
+# Calls of `sample` while a loader is being made that are worth a note.
 _MANY = 100_000
-# Targets kept of samples whose bytes were fetched; more than are ever under way.
+# Targets kept for samples whose bytes were fetched: more than are ever in flight.
 _KEPT = 1 << 16
-# Indexing that does nothing else than `sample` says, or nothing.
+# Indexing methods that do exactly what `sample` says, or do not exist.
 _INDEXED = frozenset(
     {"", f"{__name__}.Samples.__getitem__", "torch.utils.data.dataset.Dataset.__getitem__"}
 )
@@ -106,7 +106,7 @@ def decoded(content: bytes) -> Any:
 
 
 def has_sample(dataset: Any) -> bool:
-    """Whether its class has a `sample` that can be called with a number and nothing else.
+    """Whether its class has a `sample` that can be called with just a number.
 
     A wrapper that only forwards attributes of another data set does not count, because it may do
     more than that data set.
@@ -125,7 +125,7 @@ def samples_source(dataset: Any) -> Source:
     """The source of a data set that has `sample`.
 
     Raises:
-        Unknown: its samples are of no form that is known, or of several.
+        Unknown: the form of its samples is unknown, or varies.
     """
     _refuse_overridden(dataset)
     name, n = type(dataset).__name__, len(dataset)
@@ -153,7 +153,7 @@ def samples_source(dataset: Any) -> Source:
 
 
 def _refuse_overridden(dataset: Any) -> None:
-    """A class that adds indexing to one that has `sample` gives other samples than that one.
+    """Refuses a class that adds indexing to one that has `sample`, since its samples would differ.
 
     Raises:
         Unknown: the data set's class is such.
@@ -172,7 +172,7 @@ def _notes(dataset: Any, n: int) -> list[str]:
     if getitem(dataset) in _INDEXED:
         return []
     name = type(dataset).__name__
-    return [f"`sample` of {name} is read, and its `__getitem__` is not called"]
+    return [f"`sample` of {name} is read; its `__getitem__` is not called"]
 
 
 class _Parts:
@@ -206,7 +206,7 @@ class _Parts:
         return self.value[1] if self.form == "pair" else None
 
     def bytes(self) -> bytes:
-        """The encoded image, read from its file where it is in one."""
+        """The encoded image, read from its file if it is in one."""
         if self.kind == "bytes":
             return bytes(self.record)
         path, offset, length = self.record if self.kind == "extent" else (self.record, 0, -1)
@@ -260,7 +260,7 @@ def _listed(dataset: Any, n: int, first: _Parts) -> tuple[Listing, Fields]:
         path, *extent = parts.record if parts.kind == "extent" else (parts.record,)
         paths.append(path)
         extents.append((int(extent[0]), int(extent[1])) if extent else None)
-        # Others than labels may be large; they are asked for again.
+        # Anything other than a label may be large and is requested again.
         target = parts.target
         targets.append(target if type(target) is int else None)
     labels = exact_labels(targets) if first.form == "pair" else None
@@ -289,7 +289,7 @@ def _second(ask: Callable[[int], Any], i: int) -> Any:
 
 
 class _Fetch:
-    """Calls `sample` once for the bytes, and keeps the rest of it until it is asked for."""
+    """Calls `sample` once for the bytes, and keeps the rest until it is needed."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset

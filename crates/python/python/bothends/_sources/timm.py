@@ -15,16 +15,15 @@ _FOLDER = f"{_READERS}reader_image_folder.ReaderImageFolder.__getitem__"
 _TAR = f"{_READERS}reader_image_in_tar.ReaderImageInTar.__getitem__"
 _HUGGING_FACE = f"{_READERS}reader_hfds.ReaderHfds.__getitem__"
 _BROKEN = (
-    "timm takes the next image in the place of one that cannot be read; "
-    "bothends does as `on_bad` says"
+    "timm replaces an image that cannot be read with the next one; bothends does what `on_bad` says"
 )
 
 
 def timm_source(dataset: Any, code: str) -> Source | None:
-    """The source, where the data set is timm's `ImageDataset`.
+    """The source, if the data set is timm's `ImageDataset`.
 
     Raises:
-        Unknown: its reader or its options are not known.
+        Unknown: its reader or its options are unknown.
     """
     if code != "timm.data.dataset.ImageDataset.__getitem__":
         return None
@@ -73,12 +72,12 @@ def _records(reader: Any) -> tuple[Listing, list[Any]]:
 
 
 def _members(reader: Any) -> Listing:
-    """Members of tar files, and of tar files in these: pieces of the outer file."""
+    """Members of tar files, and of tar files inside these: parts of the outer file."""
     files: list[str] = []
     extents: list[tuple[int, int]] = []
     for member, outer, inner in reader.samples:
         if member.sparse is not None or not member.isreg():
-            raise Unknown(f"the member {member.name} of a tar file is no plain file")
+            raise Unknown(f"the member {member.name} of a tar file is not a regular file")
         start = 0 if inner is None else inner.offset_data
         files.append(os.path.join(reader.root, outer) if outer else reader.root)
         extents.append((start + member.offset_data, member.size))

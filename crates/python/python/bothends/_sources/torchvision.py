@@ -1,7 +1,7 @@
 """torchvision's data sets whose samples are files.
 
-A data set is known by the code of its `__getitem__`, so subclasses are known that do not
-override it, and copies and wrappers are not. Each kind says where the files and the targets are.
+A data set is recognised by the code of its `__getitem__`: subclasses that do not override it are
+recognised, copies and wrappers are not. Each kind says where the files and the targets are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _separate(dataset: Any) -> tuple[Any, Any]:
 
 
 def _together(dataset: Any) -> tuple[Any, Any]:
-    """Of a data set that calls `transforms` with image and target."""
+    """For a data set that calls `transforms` with image and target."""
     both = dataset.transforms
     if both is None:
         return None, None
@@ -51,12 +51,12 @@ class _Kind:
     """How one `__getitem__` reads.
 
     Attributes:
-        data: the attributes in which it finds samples.
+        data: the attributes that hold its samples.
         files: the paths of all samples.
         targets: of all samples, before `target_transform`.
-        loader: the attribute that opens a file; it converts to RGB without one.
+        loader: the attribute that opens a file; without one, it converts to RGB.
         calls: gives what is called with image and target.
-        methods: the data set's other methods that must be the library's.
+        methods: the data set's other methods that must not be overridden.
     """
 
     data: tuple[str, ...]
@@ -68,10 +68,10 @@ class _Kind:
 
 
 def torchvision_source(dataset: Any, code: str) -> Source | None:
-    """The source, where the data set's `__getitem__` is one of torchvision's that open files.
+    """The source, if the data set's `__getitem__` is one of torchvision's that open files.
 
     Raises:
-        Unknown: it is torchvision's, but not read.
+        Unknown: it is one of torchvision's, but not supported.
     """
     if not code.startswith(_HERE):
         return None
@@ -130,7 +130,7 @@ def _refuse_overridden(dataset: Any, kind: _Kind) -> None:
 
 
 def _is_pillow() -> bool:
-    """Whether torchvision's own loader is as it came, and decodes with Pillow."""
+    """Whether torchvision's own loader is unchanged and decodes with Pillow."""
     folder = sys.modules.get(f"{_HERE}folder")
     torchvision = sys.modules.get("torchvision")
     backend = getattr(torchvision, "get_image_backend", lambda: "PIL")()
@@ -148,7 +148,7 @@ def _refused(dataset: Any, code: str) -> Unknown:
     return Unknown(f"the data set {name} is not known", _ADD_SAMPLE)
 
 
-# Modules of those that hand out images as they are in the file, grey or with a palette.
+# Modules of data sets that return images as they are in the file, grey or with a palette.
 _NOT_RGB = frozenset({"caltech", "celeba", "kitti", "omniglot", "widerface"})
 _IN_MEMORY = frozenset(
     {"cifar", "fakedata", "fer2013", "mnist", "pcam", "phototour", "semeion", "stl10", "svhn"}
@@ -170,19 +170,19 @@ def _list(name: str) -> Callable[[Any], Sequence[Any]]:
 
 
 def _read(read: Callable[[Any, int], Any]) -> Callable[[Any], Callable[[int], Any]]:
-    """Targets that are read one by one."""
+    """Targets read one by one."""
     return lambda dataset: partial(read, dataset)
 
 
 def _below(folder: str, name: str) -> Callable[[Any], list[str]]:
-    """Files that are named by what they are called in a folder of the data set."""
+    """Files named relative to a folder of the data set."""
     return lambda dataset: [
         os.path.join(dataset.root, folder, file) for file in getattr(dataset, name)
     ]
 
 
 def _one_or_more(targets: list[Any]) -> Any:
-    """Several targets are a tuple."""
+    """The target, or a tuple of several."""
     return targets[0] if len(targets) == 1 else tuple(targets)
 
 
@@ -253,7 +253,7 @@ def _captions(dataset: Any, i: int) -> Any:
 
 
 def _image(file: Any) -> Any:
-    """A mask, as it is in its file."""
+    """A mask, exactly as in its file."""
     from PIL import Image
 
     return Image.open(file)

@@ -1,15 +1,14 @@
 """From the transforms of a training script to a recipe.
 
-`translate` walks a list of transforms from the front and turns each into ops of a recipe for as
-long as there is one that gives the same; what remains is left to Python, in its original order.
-Reading order: `Translation` is the result, `translate` the walk; `ops` has the table
-of torchvision's classes, `timm` that of timm's, `wrappers` the classes
-that scripts copy from each other; `parameters` is what is known of a sample on the
-way, `words` what people are told.
+`translate` walks a list of transforms from the front and turns each into ops of a recipe, as long
+as there are ops that give the same result. The rest is left to Python, in its original order.
+Reading order: `Translation` is the result, `translate` the walk; `ops` has the table of
+torchvision's classes, `timm` that of timm's, and `wrappers` the classes that scripts copy from each
+other. `parameters` is what is known of a sample on the way; `words` holds the texts shown to users.
 
 Nothing here reads a pixel or draws a number, and torch and torchvision are not imported:
-transforms of libraries are known by the names of their classes, those of scripts by their code.
-A subclass may do anything, so it is unknown.
+library transforms are recognised by the names of their classes, those of scripts by their code. A
+subclass may do anything, so it is treated as unknown.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ def translate(transform: Any, *, image_size: Size | None = None) -> Translation:
 
 @dataclass(frozen=True)
 class _Rest:
-    """What remains for Python, one transform after the other."""
+    """The rest, which Python runs one transform after the other."""
 
     transforms: tuple[Callable[[Any], Any], ...]
     as_image: bool
@@ -146,13 +145,13 @@ def _result(end: Sample) -> str:
 
 _SEQUENTIAL = ("torch.nn.modules.container", "Sequential")
 
-# A recipe holds 256 ops, and decode and those at the feed are among them.
+# A recipe holds 256 ops, including decode and those at the feed.
 _MOST_OPS = 240
 _DEEPEST = 8
 
 
 def _flat(transforms: Iterable[Any]) -> Iterator[Any]:
-    """The transforms one by one, from whatever only applies them in order."""
+    """The individual transforms, unwrapped from anything that only applies them in order."""
     for transform in transforms:
         cls = type(transform)
         if not _is_as_made(transform):
@@ -169,7 +168,7 @@ def _flat(transforms: Iterable[Any]) -> Iterator[Any]:
 
 
 def _steps(transforms: list[Any], sample: Sample) -> tuple[list[Step], Stays | None]:
-    """Steps up to the first transform that stays, and why it does."""
+    """Steps up to the first transform that stays in Python, and why it does."""
     steps: list[Step] = []
     n_ops = 0
     for transform in transforms:
@@ -186,7 +185,7 @@ def _steps(transforms: list[Any], sample: Sample) -> tuple[list[Step], Stays | N
 
 
 def _step(transform: Any, sample: Sample) -> Step:
-    """What one transform becomes behind all those that gave `sample`."""
+    """What one transform becomes after those that gave `sample`."""
     translator = _translator(transform)
     if translator is None:
         raise _unknown(transform)
@@ -197,13 +196,13 @@ def _step(transform: Any, sample: Sample) -> Step:
     try:
         return translator(transform, sample)
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
-        # Somebody has changed it after its own check, or it is of another version.
+        # It was changed after its own check, or is from a different version.
         raise Stays(f"its parameters are not understood ({error})") from error
 
 
 def _may_end(sample: Sample, is_last: bool) -> bool:
-    """Whether a recipe may end here: a batch is a block of equal samples, and what goes on in
-    Python has one image."""
+    """Whether a recipe may end here: a batch is a block of samples of equal size, and whatever
+    continues in Python takes one image."""
     return sample.size is not None and (_is_one_image(sample) or is_last)
 
 
@@ -241,7 +240,7 @@ def _recipe(start: Sample, steps: list[Step]) -> dict[str, Any]:
         feed.append(make_op("to_dtype", dtype="f32", scale=True))
     if end.values != "pil":
         feed.append(make_op("layout", layout="nchw"))
-    # Erasing comes last, whatever came between; all others commute with it.
+    # Erasing comes last, whatever comes between; all other ops commute with it.
     feed.sort(key=lambda op: op["op"] == "random_erasing")
     ops = [make_op("decode"), *(op for step in steps for op in step.ops), *feed]
     version = exact_version() if _resizes_pil(start, steps) else 1
@@ -261,12 +260,12 @@ class _Walk:
     obstacle: Stays | None
 
     def sample(self, n: int) -> Sample:
-        """The sample behind so many transforms."""
+        """The sample after that many transforms."""
         return self.steps[n - 1].sample if n else self.start
 
     @property
     def ends(self) -> list[int]:
-        """The numbers of transforms behind which a recipe may end."""
+        """The numbers of transforms after which a recipe may end."""
         n = len(self.transforms)
         return [k for k in range(len(self.steps) + 1) if _may_end(self.sample(k), k == n)]
 
@@ -291,8 +290,8 @@ class _Walk:
 
 
 def _behind(transforms: list[Any], sample: Sample) -> tuple[list[Stays | None], str]:
-    """Why each transform would stay if all that do before it were not there, and the name of
-    the first that would give samples one size, where they have none yet."""
+    """Why each transform would stay if those before it that stay were absent, and the name of the
+    first that would give samples one size, if they do not have one yet."""
     reasons: list[Stays | None] = []
     cut = ""
     for transform in transforms:
@@ -334,7 +333,7 @@ def _has_translator(cls: type) -> bool:
     return (cls.__module__, cls.__qualname__) in _OTHERS
 
 
-# What a class may have of its own and still do what the one that it is derived from does.
+# Attributes that a class may define and still do what its base class does.
 _HARMLESS = {
     "__annotate__",
     "__annotate_func__",
@@ -352,7 +351,8 @@ _HARMLESS = {
 
 
 def _plain_class(cls: type) -> type:
-    """The class that says what a transform does: not one that only gives it parameters."""
+    """The class that defines what a transform does, rather than one that only gives it
+    parameters."""
     while not _in_torchvision(cls) and len(cls.__bases__) == 1:
         base = cls.__bases__[0]
         own = vars(cls).keys() - _HARMLESS
@@ -363,26 +363,26 @@ def _plain_class(cls: type) -> type:
 
 
 def _is_as_made(transform: Any) -> bool:
-    """Whether nobody has put hooks or methods on it."""
+    """Whether no hooks or methods have been added to it."""
     own = vars(transform) if hasattr(transform, "__dict__") else {}
     has_hooks = any(own.get(name) for name in ("_forward_hooks", "_forward_pre_hooks"))
     return not has_hooks and not any(callable(getattr(type(transform), n, None)) for n in own)
 
 
 def _own_shape(transform: Any) -> Shape | None:
-    """The shape of a transform of nobody's library."""
+    """The shape of a transform that belongs to no library."""
     cls = _plain_class(type(transform))
     is_librarys = _in_torchvision(cls) or _has_translator(cls)
     return None if is_librarys else shape_of(transform)
 
 
 def _unknown(transform: Any) -> Stays:
-    """Why a transform that has no translator has none."""
+    """Why a transform has no translator."""
     cls = type(transform)
     if isinstance(transform, type):
         return Stays("it is a class", f"give an object of it: {transform.__name__}(...)")
     if _has_translator(cls):
-        return Stays("it has hooks or methods of its own", "use it without them")
+        return Stays("it has its own hooks or methods", "use it without them")
     if _in_torchvision(cls):
         return Stays("bothends has no op for it")
     for base in cls.__mro__[1:]:
@@ -392,12 +392,12 @@ def _unknown(transform: Any) -> Stays:
             return Stays(why, f"use {name} itself, or override nothing but __init__")
     held = [name for name, value in _attributes(transform).items() if _is_compose(value)]
     if len(held) == 1:
-        why = "its code is not known, and may do more than its transforms"
+        why = "its code is unknown, and may do more than its transforms"
         return Stays(why, f"if it does no more, give the data set its .{held[0]}")
     if cls.__qualname__ in TRANSLATORS:
         remedy = f"use torchvision.transforms.v2.{cls.__qualname__}, if that does the same"
         return Stays("it is not one of torchvision's transforms", remedy)
-    return Stays("it is not one of torchvision's transforms, and its code is not known")
+    return Stays("it is not one of torchvision's transforms, and its code is unknown")
 
 
 def _is_compose(value: Any) -> bool:
@@ -429,7 +429,7 @@ def _random_choice(t: Any, sample: Sample) -> Step:
     weights = [1.0] * len(transforms) if t.p is None else numbers(t.p)
     if len(weights) != len(transforms):
         raise Stays("it has not one p for each transform")
-    # What has no weight is never done.
+    # A transform without weight is never applied.
     pairs = [pair for pair in zip(transforms, weights, strict=True) if pair[1] != 0]
     total = sum(within("p", p, 0, 1e300) for _, p in pairs)
     within("the sum of p", total, POSITIVE, 1e300)
@@ -458,7 +458,7 @@ _Branch = tuple[list[Op], Sample, str]
 
 
 def _inside(transforms: Iterable[Any], sample: Sample) -> _Branch:
-    """Ops of transforms inside another, the sample behind them, and what is to be said."""
+    """Ops of transforms inside another, the sample after them, and what to report."""
     ops: list[Op] = []
     note, values = "", sample.values
     for transform in _flat(transforms):
@@ -494,13 +494,13 @@ def _as_one(ops: list[Op]) -> Op:
 
 
 def _either(one: Sample, other: Sample) -> Sample:
-    """What is known where chance decides between two."""
+    """What is known after a random choice between two."""
     if one.channels != other.channels:
-        raise Stays("the channels of a sample would depend on chance")
+        raise Stays("the number of channels of a sample would be random")
     if one.size == other.size:
         return one
     if one.size is not None and other.size is not None:
-        raise Stays("the size of a sample would depend on chance")
+        raise Stays("the size of a sample would be random")
     return replace(one, size=None)
 
 
@@ -518,14 +518,14 @@ def _of_shape(shape: Shape, sample: Sample) -> Step:
         return _sometimes(within("p", shape.p, 0, 1), [shape.transform], sample)
     if isinstance(shape, Views):
         return _views(shape, sample)
-    raise Stays("it only holds another")  # `_flat` has taken that out
+    raise Stays("it only holds another transform")  # `_flat` has taken that out
 
 
 _MOST_VIEWS = 64
 
 
 def _views(shape: Views, sample: Sample) -> Step:
-    """Several images of one, each on a way of its own up to the same end."""
+    """Several images of one, each on its own path to the same end."""
     n_views = sum(n for _, n in shape.views)
     if not 2 <= n_views <= _MOST_VIEWS:
         raise Stays(f"it makes {n_views} images of one; an op makes 2 to {_MOST_VIEWS}")
@@ -534,7 +534,7 @@ def _views(shape: Views, sample: Sample) -> Step:
     feeds = [feed for _, feed, _, _ in branches]
     if len(ends) > 1 or any(feed != feeds[0] for feed in feeds):
         why = "its images end differently: in type, channels, Normalize or RandomErasing"
-        raise Stays(why, "let all end in the same ToTensor and Normalize")
+        raise Stays(why, "end all of them with the same ToTensor and Normalize")
     repeats = (n for _, n in shape.views)
     ways = zip(repeats, branches, strict=True)
     op = make_op("multi_crop", views=[{"repeat": n, "ops": branch[0]} for n, branch in ways])
@@ -552,9 +552,9 @@ def _branch(transform: Any, sample: Sample) -> tuple[list[Op], list[Op], Sample,
         raise _inside_it(transforms[len(steps)], obstacle) from obstacle
     end = steps[-1].sample if steps else sample
     if end.size is None or not _is_one_image(end):
-        raise Stays("its images would not all be of one size", "let each way have a crop")
+        raise Stays("its images would not all have the same size", "give each path a crop")
     if end.values == "pil":
-        raise Stays("it makes several PIL images", "let each way end in ToTensor")
+        raise Stays("it makes several PIL images", "end each path with ToTensor")
     ops = [op for step in steps for op in step.ops]
     notes = dict.fromkeys(step.note for step in steps if step.ops and step.note)
     return ops, [op for step in steps for op in step.feed], end, list(notes)

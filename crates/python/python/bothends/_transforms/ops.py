@@ -1,9 +1,9 @@
 """Every class of torchvision's transforms that has an op in recipes, with how it becomes one.
 
 Reading order: `TRANSLATORS`, at the end, is the table; above it stands one short function for
-each class or family. A function takes the transform and what is known of the sample before it,
-and gives ops and what is known behind them, or raises `Stays`. Transforms made of transforms
-are in `_transforms`.
+each class or family. A function takes the transform and what is known of the sample before it, and
+returns ops and what is known after them, or raises `Stays`. Transforms made of transforms are in
+`_transforms`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _random_resized_crop(t: Any, sample: Sample) -> Step:
 def _resize(t: Any, sample: Sample) -> Step:
     needs_bytes(sample)
     if t.size is None:
-        why = "its size is None, the longer side's; an op has the shorter side's"
+        why = "its size is None, so max_size sets the longer side; an op sets the shorter side"
         raise Stays(why, "give it the shorter side, or both")
     interpolation = resize_filter(t, sample)
     height, width = two_sides(t.size)
@@ -78,7 +78,8 @@ def _resize(t: Any, sample: Sample) -> Step:
 
 
 def _resized(size: Size, side: int, longest: int | None) -> Size:
-    """The size of an image whose shorter side becomes `side` and the longer at most `longest`."""
+    """The size of an image whose shorter side becomes `side` and whose longer side is at most
+    `longest`."""
     short, long = side, side * max(size) // min(size)
     if longest is not None and long > longest:
         short, long = longest * short // long, longest
@@ -146,7 +147,7 @@ def _crops(name: str, n_views: int) -> Translator:
         needs_order(sample)
         if sample.values == "pil":
             why = "it makes a tuple of PIL images"
-            raise Stays(why, "put it last, behind the conversion to a tensor")
+            raise Stays(why, "put it last, after the conversion to a tensor")
         size = two_sides(t.size)
         if fits(size, sample.size) is False:
             raise Stays("its crop is larger than the image")
@@ -157,12 +158,12 @@ def _crops(name: str, n_views: int) -> Translator:
     return translator
 
 
-_EDGE = "where torchvision blends the edge of a tensor with the fill, bothends does not"
+_EDGE = "torchvision blends the edge of a tensor with the fill; bothends does not"
 _MOST_DEGREES = 36_000
 
 
 def _warp(t: Any, sample: Sample) -> tuple[Op, str]:
-    """Parameters that all ops have that look pixels up elsewhere, and what is to be said."""
+    """Parameters shared by all ops that move pixels, and what to report."""
     needs_bytes(sample)
     keys: Op = {"interpolation": warp_filter(t, sample), "fill": fill_bytes(t.fill, sample)}
     is_blended = sample.values != "pil" and keys["interpolation"] == "bilinear"
@@ -176,7 +177,7 @@ def _center(t: Any) -> list[float] | None:
 def _random_rotation(t: Any, sample: Sample) -> Step:
     keys, note = _warp(t, sample)
     if t.expand and t.center is not None:
-        raise Stays("it expands around another centre than the middle")
+        raise Stays("it expands around a centre other than the middle")
     degrees = bounds("degrees", t.degrees, -_MOST_DEGREES, _MOST_DEGREES)
     op = make_op(
         "random_rotation", degrees=degrees, expand=bool(t.expand), center=_center(t), **keys
@@ -291,11 +292,11 @@ def _random_erasing(t: Any, sample: Sample) -> Step:
 
 
 def _erased(value: Any, sample: Sample) -> Any:
-    """What is put in place of what is erased: normalised values, or bytes."""
+    """The fill of an erased rectangle: normalised values, or bytes."""
     if value is None or value == "random":
         if sample.values != "normal":
-            why = "it erases with random values, which recipes have behind Normalize"
-            raise Stays(why, "put it behind Normalize")
+            why = "it erases with random values, which recipes do after Normalize"
+            raise Stays(why, "put it after Normalize")
         return "random"
     values = numbers(value)
     if len(values) not in (1, sample.channels):
@@ -314,7 +315,7 @@ _Keys = Callable[[Any], Op]
 
 def _policy(name: str, keys: _Keys) -> Translator:
     def translator(t: Any, sample: Sample) -> Step:
-        # AugMix makes a tensor of a PIL image and works on that.
+        # AugMix converts a PIL image to a tensor and works on that.
         is_mix = name == "augmix" and sample.values == "pil"
         shared, note = _warp(t, replace(sample, values="u8") if is_mix else sample)
         return Step(sample, [make_op(name, **keys(t), **shared)], note=note)
@@ -403,7 +404,7 @@ def _convert_dtype(t: Any, sample: Sample) -> Step:
 
 
 def _dtype_for(dtype: Any, sample: Sample) -> Any:
-    """The type for such a tensor, from one for all or a dictionary of types."""
+    """The type for such a tensor, from a single type or a dictionary of types."""
     if not isinstance(dtype, dict):
         return dtype
     wanted = ("torchvision", "Image") if sample.is_image else ("torch", "Tensor")
@@ -425,14 +426,14 @@ def _cast(dtype: Any, scale: Any, sample: Sample) -> Step:
         why = "without scale it gives floats from 0 to 255; bothends gives 0 to 1"
         raise Stays(why, "give it scale=True")
     why = f"it makes {dtype} of {own}; bothends gives bytes, and float32 made of them"
-    raise Stays(why, "convert to float32 there, and the batch to another type later")
+    raise Stays(why, "convert to float32 there, and the batch to a different type later")
 
 
 def _normalize(t: Any, sample: Sample) -> Step:
     if sample.values == "normal":
         raise Stays("it normalises a second time", "make one Normalize of the two")
     if sample.values != "unit":
-        why = "it comes before floats, which torchvision refuses"
+        why = "it comes before the conversion to floats, which torchvision refuses"
         raise Stays(why, "put ToTensor, or ToImage and ToDtype(scale=True), before it")
     mean = [within("mean", m, -1e30, 1e30) for m in _per_channel(t.mean, sample.channels)]
     std = [within("std", s, 1e-30, 1e30) for s in _per_channel(t.std, sample.channels)]
@@ -450,7 +451,7 @@ def _per_channel(value: Any, channels: int) -> list[float]:
 
 @dataclass(frozen=True)
 class _Resizing:
-    """The parameters of a Resize, or a CenterCrop, that stands inside another's code."""
+    """The parameters of a Resize or CenterCrop inside another transform's code."""
 
     size: Any
     interpolation: Any = None
@@ -459,7 +460,7 @@ class _Resizing:
 
 
 def _image_classification(t: Any, sample: Sample) -> Step:
-    """What `weights.transforms()` gives: all of an evaluation in one."""
+    """The result of `weights.transforms()`: a whole evaluation in one transform."""
     first = _resize(_Resizing(t.resize_size, t.interpolation, t.antialias), sample)
     second = _center_crop(_Resizing(t.crop_size), first.sample)
     last = _normalize(t, replace(second.sample, values="unit"))

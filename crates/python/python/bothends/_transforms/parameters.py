@@ -1,7 +1,7 @@
 """What is known of a sample between two transforms, and how a transform's parameters are read.
 
-Whatever no op of bothends can have ends in `Stays`, whose text says why. What becomes of a
-transform is in `ops`.
+Anything that no op of bothends supports raises `Stays`, whose text says why. `ops` decides what a
+transform becomes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Sample:
         size: rows and columns, or None where they depend on the image.
         is_image: whether the tensor is a `tv_tensors.Image`.
         is_erased: whether normalised values have been erased, which recipes do at the feed.
-        n_views: more than 1 behind what makes several images of one.
-        is_list: whether those are a list, and not a tuple.
+        n_views: more than 1 after a transform that makes several images of one.
+        is_list: whether those are a list rather than a tuple.
     """
 
     values: str = "pil"
@@ -55,9 +55,9 @@ class Step:
 
 
 class Stays(Exception):
-    """Why a transform stays in Python, and what can be done about it, where there is something.
+    """Why a transform stays in Python, and what can be done about it, if anything.
 
-    Both are half sentences: "it ..." and "put it ...".
+    Both are parts of a sentence: "it ..." and "put it ...".
     """
 
     def __init__(self, why: str, remedy: str = "") -> None:
@@ -85,7 +85,7 @@ RESIZES = ("resize", "random_resized_crop")
 
 
 def exact_version() -> int:
-    """The version of recipes whose numerics `exact` resize as the installed Pillow does.
+    """The recipe version whose `exact` numerics resize as the installed Pillow does.
 
     It is read when a transform is translated. Without Pillow there is no PIL image to equal.
     """
@@ -97,12 +97,12 @@ def exact_version() -> int:
 
 
 def make_op(name: str, **parameters: Any) -> Op:
-    """An op as JSON, without what is None."""
+    """An op as JSON, without parameters that are None."""
     return {"op": name, **{key: v for key, v in parameters.items() if v is not None}}
 
 
 def within(name: str, value: Any, least: float, most: float) -> float:
-    """`value`, if it is a number in this range, both ends included."""
+    """`value`, if it is a number in this range, inclusive."""
     if not least <= float(value) <= most:
         raise Stays(f"{name} is {value}, which no op of bothends can have")
     return float(value)
@@ -132,13 +132,13 @@ def numbers(value: Any) -> list[float]:
     """One number or many, also of NumPy or torch, as a list."""
     if not hasattr(value, "tolist"):
         return [float(v) for v in listed(value)]
-    # A float32 as it would be written, so that recipes of equal transforms are equal.
+    # A float32 as it would be written, so that equal transforms give equal recipes.
     is_single = str(getattr(value, "dtype", "")).endswith("float32")
     return [_shortest(v) if is_single else float(v) for v in listed(value.tolist())]
 
 
 def _shortest(value: float) -> float:
-    """The number with the fewest digits that is this float32."""
+    """The number with the fewest digits that rounds to this float32."""
     if not math.isfinite(value):
         return value
     texts = (f"{value:.{digits}g}" for digits in range(1, 10))
@@ -179,7 +179,7 @@ def resize_filter(transform: Any, sample: Sample) -> str:
         why = f"antialias={antialias}, and bothends always resizes without aliasing"
         raise Stays(why, "give it antialias=True")
     if name.startswith("nearest") and is_tensor:
-        why = f"on tensors, {name} takes other pixels than on PIL images, as bothends does"
+        why = f"{name} chooses other pixels on tensors than on PIL images, which bothends matches"
         raise Stays(why, "put it before the conversion to a tensor")
     return resizing_filter("nearest" if name == "nearest-exact" else name, sample)
 
@@ -219,11 +219,11 @@ def known_filter(name: str) -> str:
 
 
 def fill_bytes(fill: Any, sample: Sample) -> int | list[int]:
-    """What lies around an image, as bytes."""
+    """The fill around an image, as bytes."""
     if isinstance(fill, dict):
         fills = list(fill.values())
         if not fills or any(other != fills[0] for other in fills):
-            raise Stays("its fill is another for each type")
+            raise Stays("its fill is different for each type")
         fill = fills[0]
     values = [byte_of(v, sample) for v in ([0.0] if fill is None else numbers(fill))]
     if len(values) not in (1, sample.channels):
@@ -232,30 +232,31 @@ def fill_bytes(fill: Any, sample: Sample) -> int | list[int]:
 
 
 def byte_of(value: float, sample: Sample) -> int:
-    """The byte that a fill or an erased value is."""
+    """The byte for a fill or an erased value."""
     if sample.values == "normal":
         raise Stays("it fills normalised values, which have no byte", "put it before Normalize")
     if sample.values == "pil":
-        value = math.trunc(value)  # torchvision does the same
+        value = math.trunc(value)  # as torchvision does
     byte = value * 255 if sample.values == "unit" else value
     if not (0 <= byte <= 255 and byte == round(byte)):
-        raise Stays(f"it fills with {value}, which is no byte")
+        raise Stays(f"it fills with {value}, which is not a byte")
     return round(byte)
 
 
 def needs_bytes(sample: Sample) -> None:
     if sample.is_float:
-        why = "it would work on floats, and recipes work on bytes"
+        why = "it would work on floats, but recipes work on bytes"
         raise Stays(why, "put it before ToTensor (or before ToDtype)")
 
 
 def needs_order(sample: Sample) -> None:
-    """What moves whole pixels commutes with conversion and normalising, but not with erasing."""
+    """Ops that move whole pixels commute with conversion and normalisation, but not with
+    erasing."""
     if sample.is_erased:
         why = "it moves pixels after RandomErasing, which recipes do last"
         raise Stays(why, "put RandomErasing last")
 
 
 def fits(crop: Size, size: Size | None) -> bool | None:
-    """Whether a crop lies inside an image; None where the image's size is not known."""
+    """Whether a crop is inside an image; None if the image's size is unknown."""
     return None if size is None else crop[0] <= size[0] and crop[1] <= size[1]

@@ -51,11 +51,11 @@ def _crop_and_interpolation(t: Any, sample: Sample) -> Step:
 
 
 def _filters(t: Any, sample: Sample) -> list[str]:
-    """The names of the interpolations of which one is drawn for each image."""
+    """The names of the interpolations from which one is drawn for each image."""
     drawn = t.interpolation if isinstance(t.interpolation, (list, tuple)) else [t.interpolation]
     names = [resizing_filter(filter_name(value), sample) for value in drawn]
     if "nearest" in names and sample.values != "pil":
-        raise Stays("on tensors, nearest takes other pixels than on PIL images, as bothends does")
+        raise Stays("nearest chooses other pixels on tensors than on PIL images, which bothends matches")
     return names[:1] if len(set(names)) == 1 else names
 
 
@@ -68,13 +68,13 @@ def _drawn(ops: list[Op]) -> str:
     return f"{ops[0]['op']}, {names}" if len(ops) > 1 else ""
 
 
-_NO_MARGIN = "bothends has no op whose size depends so on the image's"
+_NO_MARGIN = "bothends has no op whose size depends on the image's in this way"
 
 
 def _resize_keep_ratio(t: Any, sample: Sample) -> Step:
     needs_bytes(sample)
     if t.random_scale_prob > 0 or t.random_aspect_prob > 0:
-        raise Stays("it scales by chance, and bothends has no op for that")
+        raise Stays("it scales at random, and bothends has no op for that")
     if sample.size is None:
         remedy = "use Resize with one number, or with both sides (crop_mode 'center' or 'squash')"
         raise Stays(f"it rounds sides; {_NO_MARGIN}", remedy)
@@ -97,7 +97,7 @@ def _center_crop_or_pad(t: Any, sample: Sample) -> Step:
     if t.padding_mode == "constant" and fill_bytes(t.fill, sample) == 0:
         return Step(after, [op])
     if sample.size is None:
-        raise Stays(f"it may pad with something else than zeros; {_NO_MARGIN}")
+        raise Stays(f"it may pad with something other than zeros; {_NO_MARGIN}")
     padding = _margins(crop, sample.size)
     around: Op = {"padding_mode": t.padding_mode}
     if t.padding_mode == "constant":
@@ -106,7 +106,8 @@ def _center_crop_or_pad(t: Any, sample: Sample) -> Step:
 
 
 def _margins(crop: Size, size: Size) -> list[int]:
-    """[left, top, right, bottom] of what a centred crop lacks; the odd one is right or bottom."""
+    """[left, top, right, bottom] of the margins that a centred crop lacks; an odd pixel goes to the
+    right or bottom."""
     missing = [max(0, side - own) for side, own in zip(crop, size, strict=True)]
     return [missing[1] // 2, missing[0] // 2, (missing[1] + 1) // 2, (missing[0] + 1) // 2]
 
@@ -115,7 +116,7 @@ def _random_crop_or_pad(t: Any, sample: Sample) -> Step:
     needs_order(sample)
     crop = two_sides(t.size)
     if not fits(crop, sample.size):
-        raise Stays(f"it may pad at random places; {_NO_MARGIN}", "use RandomCrop")
+        raise Stays(f"it may pad at random positions; {_NO_MARGIN}", "use RandomCrop")
     return Step(replace(sample, size=crop), [make_op("random_crop", size=list(crop))])
 
 
@@ -126,7 +127,7 @@ def _trim_border(t: Any, sample: Sample) -> Step:
         raise Stays(f"it cuts off borders; {_NO_MARGIN}")
     size = (sample.size[0] - 2 * border, sample.size[1] - 2 * border)
     if min(size) < 1:
-        raise Stays("it leaves nothing of the image")
+        raise Stays("nothing is left of the image")
     return Step(replace(sample, size=size), [make_op("center_crop", size=list(size))])
 
 
@@ -159,12 +160,12 @@ def _rand_augment(t: Any, sample: Sample) -> Step:
     if sample.values != "pil":
         raise Stays("it takes PIL images", "put it before the conversion to a tensor")
     if t.choice_weights is not None:
-        raise Stays("it draws ops by weights, and the op of bothends draws all alike")
+        raise Stays("it draws ops by weight, and bothends' op draws all with equal probability")
     ops = list(t.ops)
     increasing = _draws_from(ops)
     first = ops[0]
     if any(_strength(op) != _strength(first) for op in ops):
-        raise Stays("its ops differ in strength or probability")
+        raise Stays("its ops differ in magnitude or probability")
     magnitude, deviation = _magnitude(first)
     op = make_op(
         "timm_rand_augment",
@@ -180,8 +181,7 @@ def _rand_augment(t: Any, sample: Sample) -> Step:
 
 
 def _draws_from(ops: list[Any]) -> bool:
-    """Whether these are the ops that get stronger with the strength; else they are the plain
-    ones.
+    """Whether these are the ops that increase with the magnitude, rather than the plain ones.
 
     Raises:
         Stays: they are neither.
@@ -190,7 +190,7 @@ def _draws_from(ops: list[Any]) -> bool:
     grows = [f"{name}Increasing" if name in _GROWS else name for name in _DRAWN]
     increasing = names == sorted(grows)
     if not increasing and names != sorted(_DRAWN):
-        why = "it draws from other ops than timm's fifteen (`rand-...` without `t...`)"
+        why = "it draws from ops other than timm's fifteen (`rand-...` without `t...`)"
         raise Stays(why, _LIKE_TORCHVISION)
     for op in ops:
         module = sys.modules.get(type(op).__module__)
@@ -198,12 +198,12 @@ def _draws_from(ops: list[Any]) -> bool:
         if not is_timms or vars(module).get("NAME_TO_OP", {}).get(op.name) is not op.aug_fn:
             raise Stays(f"its op {op.name} is not timm's own")
         if _level(op.level_fn) != _level_of(op.name):
-            raise Stays(f"the strength of its op {op.name} is not timm's own")
+            raise Stays(f"the magnitude of its op {op.name} is not timm's own")
     return increasing
 
 
 def _level(function: Any) -> str | None:
-    """The name of a function that makes a parameter of a strength."""
+    """The name of the function that turns a magnitude into a parameter."""
     if function is None:
         return None
     return function.__name__ if function.__module__ == _AUTO else "another"
@@ -225,22 +225,22 @@ _MOST_STRENGTH = 10
 
 
 def _magnitude(op: Any) -> tuple[float, float]:
-    """The strength of an op of timm's, and its standard deviation."""
+    """The magnitude of one of timm's ops, and its standard deviation."""
     if (op.magnitude_max or _MOST_STRENGTH) != _MOST_STRENGTH:
-        raise Stays(f"its largest strength (`mmax`) is {op.magnitude_max}; bothends has 10")
+        raise Stays(f"its largest magnitude (`mmax`) is {op.magnitude_max}; bothends has 10")
     if op.hparams.get("translate_pct", 0.45) != 0.45:
-        raise Stays("it moves by another share of the image than 0.45")
+        raise Stays("it translates by a fraction of the image other than 0.45")
     if op.magnitude_std == math.inf:
-        raise Stays("it draws strengths evenly (`mstd` above 100), not normally")
+        raise Stays("it draws magnitudes uniformly (`mstd` above 100) rather than normally")
     deviation = within("magnitude_std", max(0, op.magnitude_std), 0, 100)
     magnitude = float(op.magnitude)
-    if deviation == 0:  # timm limits what it has drawn
+    if deviation == 0:  # timm clamps what it has drawn
         magnitude = min(magnitude, _MOST_STRENGTH)
     return within("magnitude", magnitude, 0, _MOST_STRENGTH), deviation
 
 
 def _warp_filter(resample: Any) -> str:
-    """How timm's ops look pixels up: `random` draws bilinear or bicubic for each."""
+    """How timm's ops interpolate: `random` draws bilinear or bicubic for each."""
     names = sorted(filter_name(value) for value in listed(resample))
     if names == ["bicubic", "bilinear"]:
         return "random"
@@ -251,7 +251,7 @@ def _warp_filter(resample: Any) -> str:
 
 def _has_none(what: str) -> Translator:
     def translator(t: Any, sample: Sample) -> Step:
-        why = f"timm's {what} has strengths of its own, for which bothends has no op"
+        why = f"timm's {what} has magnitudes of its own, for which bothends has no op"
         raise Stays(why, f"use torchvision.transforms.v2.{what}, or auto_augment={_RAND}")
 
     return translator
@@ -294,16 +294,16 @@ def _to_numpy(t: Any, sample: Sample) -> Step:
 
 def _random_erasing(t: Any, sample: Sample) -> Step:
     if sample.values == "pil":
-        raise Stays("timm refuses PIL images here", "put it behind the conversion to a tensor")
+        raise Stays("timm refuses PIL images here", "put it after the conversion to a tensor")
     if (t.min_count, t.max_count) != (1, 1):
-        why = f"it erases up to {t.max_count} rectangles; the op of bothends erases one"
+        why = f"it erases up to {t.max_count} rectangles; bothends' op erases one"
         raise Stays(why, "give it re_count=1")
     if t.rand_color:
         why = "it erases with one random colour for a rectangle (`rand`)"
         raise Stays(why, "give it re_mode='pixel', or 'const'")
     if t.per_pixel and sample.values != "normal":
-        why = "it erases with random values, which recipes have behind Normalize"
-        raise Stays(why, "put it behind Normalize")
+        why = "it erases with random values, which recipes do after Normalize"
+        raise Stays(why, "put it after Normalize")
     op = make_op(
         "random_erasing",
         p=within("probability", t.probability, 0, 1),
@@ -317,7 +317,7 @@ def _random_erasing(t: Any, sample: Sample) -> Step:
 
 
 def _ratio(logarithms: tuple[float, float]) -> list[float]:
-    """The ratios that the logarithms were taken of; timm makes the second 1 ÷ the first."""
+    """The ratios whose logarithms timm keeps; it sets the second to 1 ÷ the first."""
     low, high = (_power(value) for value in logarithms)
     if math.log(1 / low) == logarithms[1]:
         high = 1 / low

@@ -1,4 +1,4 @@
-"""What people are told of their transforms: what each became, why one stays in Python, what that
+"""What users are told about their transforms: what each became, why one stays in Python, what that
 costs, and what can be done about it."""
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ class Outcome:
     Attributes:
         transforms: all of them.
         taken: a step for each that bothends does.
-        obstacle: why the first of the others stays; also why samples are no batch where none
-            does. None where all is well.
-        later: for each transform that stays, from the second on, why it would stay by itself;
-            None where it only comes after another.
+        obstacle: why the first of the others stays, or, if none does, why the samples do not form a
+            batch. None if all is well.
+        later: for each transform that stays, from the second on, why it would stay by itself; None
+            if only because it comes after another.
     """
 
     transforms: list[Any]
@@ -50,7 +50,7 @@ class Outcome:
         return [f"{name_of(t)}: {why.remedy}" for t, why in pairs if why is not None and why.remedy]
 
     def warning(self) -> str | None:
-        """One text that names the first transform that stays, and what that costs."""
+        """One text that names the first transform that stays and what that costs."""
         if not self.rest:
             return None if self.obstacle is None else _with_remedy(self.obstacle)
         after = " and all after it stay" if len(self.rest) > 1 else " stays"
@@ -73,18 +73,18 @@ def _became(transform: Any, step: Step) -> str:
 
 
 def name_of(transform: Any) -> str:
-    """What people call it."""
+    """The name that users know."""
     name = getattr(transform, "__name__", None) if callable(transform) else None
     return name if isinstance(name, str) else type(transform).__qualname__
 
 
 def no_common_size(rest: list[Any], n_known: int, obstacle: Stays | None, cut: str) -> Stays:
-    """Why transforms stay that have ops: where they end, samples are no batch.
+    """Why transforms that have ops stay: at that point, samples do not form a batch.
 
     Args:
         rest: what stays; the first `n_known` of them have ops.
-        obstacle: why the one after those stays.
-        cut: the name of a transform further behind that would give samples one size.
+        obstacle: why the one after them stays.
+        cut: the name of a later transform that would give samples one size.
     """
     sized = "a crop, or Resize((rows, columns)),"
     if n_known >= len(rest):
@@ -96,7 +96,7 @@ def no_common_size(rest: list[Any], n_known: int, obstacle: Stays | None, cut: s
         "of one size"
     )
     if obstacle is not None and obstacle.remedy:
-        return Stays(why)  # it has a line of its own
+        return Stays(why)  # it has its own line
     if cut:
         return Stays(why, f"put {name} after {cut}, which bothends then does")
     return Stays(why, f"put {sized} before {name}; bothends prepares the samples up to there")

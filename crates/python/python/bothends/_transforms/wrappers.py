@@ -1,11 +1,11 @@
-"""Classes of training scripts whose code is known: those that only hold transforms, those that
-make several images of one, and a few that call Pillow.
+"""Classes in training scripts whose code is known: those that only hold transforms, those that make
+several images of one, and a few that call Pillow.
 
-Such classes are copied from script to script, so their names and modules say nothing. What is
-compared is the code that would run: each shape below is a small function, compiled by the same
-interpreter, and a class is taken for it only if its own method has the same instructions,
-reads its attributes in the same places, and finds the same modules under the same names.
-Anything else may do anything and is left as it is.
+Such classes are copied from script to script, so their names and modules say nothing. Instead, the
+code that would run is compared. Each shape below is a small function, compiled by the same
+interpreter. A class matches only if its method has the same instructions, reads its attributes in
+the same places, and finds the same modules under the same names. Anything else is left alone, since
+it could do anything.
 
 Reading order: `shape_of` and what it returns, then the shapes, then `_same`, the comparison.
 Nothing here imports torch, torchvision or Pillow.
@@ -46,7 +46,8 @@ class Holds:
 
 @dataclass(frozen=True)
 class Views:
-    """A class that makes a list or a tuple of images of one: each transform, so many times."""
+    """A class that makes a list or a tuple of images of one, applying each transform a given number
+    of times."""
 
     views: list[tuple[Any, int]]
     is_list: bool
@@ -54,7 +55,7 @@ class Views:
 
 @dataclass(frozen=True)
 class Sometimes:
-    """A class that does a transform with probability p."""
+    """A class that applies a transform with probability p."""
 
     p: float
     transform: Any
@@ -77,7 +78,7 @@ class PillowSolarize:
 
 @dataclass(frozen=True)
 class ToRGB:
-    """Converts a PIL image to RGB, as functions and methods of such a shape do."""
+    """Converts a PIL image to RGB, as functions and methods of this shape do."""
 
     def __call__(self, image: Any) -> Any:
         return image.convert("RGB")
@@ -87,7 +88,7 @@ Shape = Holds | Views | Sometimes | PillowBlur | PillowSolarize | ToRGB
 
 
 def shape_of(transform: Any) -> Shape | None:
-    """What a transform of somebody's own class, or a function, is known to do."""
+    """What a function, or a transform of the user's own class, is known to do."""
     if type(transform) is ToRGB:
         return transform
     if isinstance(transform, FunctionType):
@@ -108,7 +109,7 @@ def shape_of(transform: Any) -> Shape | None:
 
 
 def _method(transform: Any) -> FunctionType | None:
-    """The function that runs where an object is called; None where that cannot be told."""
+    """The function that runs when an object is called; None if that cannot be determined."""
     cls = type(transform)
     if any("__getattribute__" in vars(base) for base in cls.__mro__[:-1]):
         return None
@@ -120,7 +121,7 @@ def _method(transform: Any) -> FunctionType | None:
 
 
 def _own(transform: Any, name: str) -> Any:
-    """An attribute of the object itself, which its class does not hide.
+    """An attribute of the object itself that its class does not hide.
 
     Raises:
         AttributeError: it is computed, or its class's.
@@ -138,7 +139,7 @@ def _own(transform: Any, name: str) -> Any:
 
 # ---- shapes ---------------------------------------------------------------------------------
 
-# Attributes of `self` in the functions below stand for whatever name a class has there.
+# Attributes of `self` in the functions below stand for whatever names a class uses.
 _ATTRIBUTES = {"a", "b", "c", "p", "n", "low", "high", "range"}
 
 
@@ -268,7 +269,7 @@ def _grouped(*views: tuple[Any, int]) -> Views:
 
 def _pair_of_numbers(value: Any) -> tuple[float, float]:
     if type(value) not in (list, tuple):
-        raise TypeError("its parts are not its own")
+        raise TypeError("its parts are not its own attributes")
     return value[0], value[1]
 
 
@@ -301,12 +302,12 @@ _SHAPES: list[tuple[Callable[..., Any], _Make]] = [
 _OF_PIL = "it takes PIL images"
 _BEFORE_TENSORS = "put it before the conversion to a tensor"
 _NO_BOXES = "a true Gaussian, on average less than 1 of 255 from Pillow's three box blurs"
-# In standard deviations: what lies beyond has no weight in a byte.
+# In standard deviations: beyond this, weights vanish in a byte.
 _REACH = 5.5
 
 
 def pillow_step(shape: PillowBlur | PillowSolarize | ToRGB, sample: Sample) -> Step:
-    """Ops of a class or function that calls Pillow."""
+    """Ops for a class or function that calls Pillow."""
     if sample.values != "pil":
         raise Stays(_OF_PIL, _BEFORE_TENSORS)
     if isinstance(shape, ToRGB):
@@ -325,25 +326,25 @@ def pillow_step(shape: PillowBlur | PillowSolarize | ToRGB, sample: Sample) -> S
 
 # ---- the comparison -------------------------------------------------------------------------
 
-# What a name of the outer scope must be: a module, or what Python itself has under that name.
+# What a name from the outer scope must be: a module, or a Python builtin of that name.
 _MODULES = {"random": "random", "ImageFilter": "PIL.ImageFilter", "ImageOps": "PIL.ImageOps"}
 
-# Instructions that do nothing, or only carry what another is seen to have: cells stand in the
-# order of their names, and are compared where they are used.
+# Instructions that do nothing, or only carry what others show: cells are in the order of their
+# names, and are compared where they are used.
 _SILENT = {
     "CACHE", "EXTENDED_ARG", "LOAD_CLOSURE", "MAKE_CELL", "NOP", "PRECALL", "PUSH_NULL", "RESUME",
 }  # fmt: skip
 
-# A call of `module.function` is compiled in one of two ways, as the module is imported in the
-# same text or not (another cell of a notebook).
+# A call of `module.function` is compiled in one of two ways, depending on whether the module is
+# imported in the same source text or not (in another notebook cell).
 _ALIKE = {"LOAD_METHOD": "LOAD_ATTR"}
 
-# Generators, coroutines and variable arguments are other things than their code.
+# Generators, coroutines and variable arguments are not determined by their code alone.
 _KINDS = 0x04 | 0x08 | 0x20 | 0x80 | 0x200
 
 
 def _matches(function: FunctionType, pattern: Callable[..., Any]) -> dict[str, str] | None:
-    """The names that a function has for the attributes of a pattern, if it does the same."""
+    """A function's names for the attributes of a pattern, if it does the same."""
     names = _Names()
     if not _same(function.__code__, pattern.__code__, names):
         return None
@@ -353,7 +354,7 @@ def _matches(function: FunctionType, pattern: Callable[..., Any]) -> dict[str, s
 
 
 class _Names:
-    """Names met so far: those of a pattern, and a function's for them."""
+    """Names found so far: those of a pattern, and the function's names for them."""
 
     def __init__(self) -> None:
         self.attributes: dict[str, str] = {}
@@ -362,7 +363,7 @@ class _Names:
 
     @staticmethod
     def pair(known: dict[str, str], ours: str, theirs: str) -> bool:
-        """Whether `theirs` is always there where `ours` is, and nowhere else."""
+        """Whether `theirs` occurs exactly where `ours` does."""
         if ours not in known and theirs in known.values():
             return False
         return known.setdefault(ours, theirs) == theirs
@@ -385,7 +386,8 @@ class _Instruction:
 
 @cache
 def _instructions(code: CodeType) -> tuple[_Instruction, ...]:
-    """What a function does, without what depends on its names' or lines' places."""
+    """The instructions of a function, without anything that depends on positions of names or
+    lines."""
     kept = [one for one in dis.get_instructions(code) if one.opname not in _SILENT]
     offsets = [one.offset for one in kept]
     found = []

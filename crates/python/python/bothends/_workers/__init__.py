@@ -1,8 +1,8 @@
 """Workers: where Python code runs on samples that bothends has decoded and cropped.
 
-A batch goes to a worker as a `Task` and comes back as whatever `work` made of it. What this
-module does not do: decode, or decide what runs where. `processes` and `threads`
-are those who work, `parcels` is how arrays get there and back.
+A batch goes to a worker as a `Task` and comes back as whatever `work` made of it. This module
+neither decodes nor decides what runs where. `processes` and `threads` are the workers; `parcels`
+carries arrays there and back.
 """
 
 from __future__ import annotations
@@ -32,26 +32,24 @@ class Workers:
 
     Memory: for every task that waits or is worked on there is a region for its images and one
     for its result, each as large as the largest so far (untouched parts cost nothing). A result's
-    arrays lie in the region itself, which is used again when the last of them is gone. A script
-    may keep `KEPT_REGIONS` of them; further results are copies, so that any number can be kept.
-    The memory is anonymous: it has no name, is not a file, and does not count against /dev/shm.
+    arrays are views of the region, which is reused when the last of them is gone. A script may keep
+    `KEPT_REGIONS` of them; further results are copies, so that any number can be kept. The memory
+    is anonymous: it has no name, is not a file, and does not count against /dev/shm.
 
     Random numbers: a worker process has its own generators, so `seed_for` makes a sample's
-    numbers a function of the sample. Threads share theirs: there, `seed_for` says nothing about
-    what other threads draw in between. Work that draws from global generators and must be
-    reproducible belongs into processes (`Setting(method="fork")`); `shares_generators` says
-    which it is. Neither do threads have a `torch.utils.data.get_worker_info()`.
+    numbers a function of the sample. Threads share theirs: there, `seed_for` does not control what
+    other threads draw in between. Work that draws from global generators and must be reproducible belongs in processes (`Setting(method="fork")`); `shares_generators` says which it is. Threads do not have a `torch.utils.data.get_worker_info()` either.
 
     Args:
         n: workers.
-        work: called with each `Task` in a worker. By fork it may be anything: a lambda, a closure
-            over a data set; it is never pickled. What it returns is.
+        work: called with each `Task` in a worker. With fork it may be anything, such as a lambda or
+            a closure over a data set: it is never pickled, but its results are.
         init: called with the number of the worker, once in each.
-        ahead: tasks that wait or are worked on, per worker.
+        ahead: tasks waiting or in progress, per worker.
         setting: see there.
 
     Raises:
-        OptionsError: an argument makes no sense, or cannot be pickled where it must be.
+        OptionsError: an argument is invalid, or cannot be pickled although it must be.
     """
 
     def __init__(
@@ -79,15 +77,15 @@ class Workers:
 
         A task is taken only when there is room for it: of one iterator, at most n x ahead tasks
         wait, are worked on, or have a result that nobody has asked for. An exception of `work` or
-        of `tasks` is raised at its place; the iterator can go on behind it. Several iterators do
-        not disturb each other.
+        of `tasks` is raised in its turn, and the iterator can continue after it. Several iterators
+        do not disturb each other.
 
         Raises:
-            Error: a worker died, or the workers are closed, or a result has not come in time.
-            ForkError: they belong to another process.
+            Error: a worker died, the workers are closed, or a result has not arrived in time.
+            ForkError: they belong to a different process.
         """
         if os.getpid() != self._owner:
-            line = "the workers belong to the process that started them; start others in this one"
+            line = "the workers belong to the process that started them; start new ones in this process"
             raise ForkError(line)
         return _Results(self._crew, iter(tasks), (self._room, timeout))
 
@@ -98,11 +96,11 @@ class Workers:
 
     @property
     def closed(self) -> bool:
-        """Whether they have ended: by `close`, by a death among them, or by Ctrl-C."""
+        """Whether they have ended: through `close`, the death of one of them, or Ctrl-C."""
         return self._crew.closed
 
     def close(self) -> None:
-        """Ends the workers; after it there is no process of theirs. Twice is as good as once."""
+        """Ends the workers; none of their processes remains. It may be called more than once."""
         self._crew.close()
 
 
@@ -132,7 +130,7 @@ def seed_for(seed: int, epoch: int, sample: int) -> None:
 
 @contextlib.contextmanager
 def numbers_kept() -> Iterator[None]:
-    """Behind it, the generators that `seed_for` seeds are as they were before it."""
+    """On exit, restores the generators that `seed_for` seeds."""
     pythons = random.getstate()
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     numpys = numpy and numpy.random.get_state()
@@ -158,7 +156,7 @@ class _Results:
         self._tasks: Iterator[Task] | None = tasks
         self._room, self._timeout = limits
         self._numbers: deque[int] = deque()
-        # What `tasks` raised; its place is behind the results that are still to come.
+        # What `tasks` raised; it comes after the results that are still outstanding.
         self._error: Exception | None = None
 
     def __iter__(self) -> _Results:
@@ -181,7 +179,7 @@ class _Results:
         raise error or StopIteration
 
     def _patience(self, asked: float) -> float:
-        """Seconds to wait before looking again."""
+        """Seconds to wait before checking again."""
         if not self._timeout:
             return POLL_S
         left = asked + self._timeout - time.monotonic()
@@ -191,7 +189,7 @@ class _Results:
         return min(POLL_S, left)
 
     def _pull(self) -> bool:
-        """Takes a task and gives it to a worker, if there is room and if there is one."""
+        """Takes a task, if there is one and room for it, and gives it to a worker."""
         if self._tasks is None or self._error is not None or len(self._numbers) >= self._room:
             return False
         try:
@@ -205,5 +203,5 @@ class _Results:
         return True
 
     def __del__(self) -> None:
-        # From the garbage collector, hence in any thread and at any moment: no lock here.
+        # Called by the garbage collector, hence in any thread and at any time: no lock here.
         self._crew.forgotten.extend(self._numbers)

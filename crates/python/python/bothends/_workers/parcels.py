@@ -1,9 +1,9 @@
-"""Messages between a worker process and its parent, and the memory that both have mapped.
+"""Messages between a worker process and its parent, and the memory that both map.
 
-A message goes through a socket; arrays and tensors in it, and whatever else is long, lie in
-regions. A region belongs to the end that fills it. It is lent to the other end with a message
-and comes back when the last array in it is gone there. The memory is anonymous: it has no name,
-is not a file, and does not count against /dev/shm.
+A message goes through a socket; its arrays and tensors, and anything else that is long, are in
+regions. A region belongs to the end that fills it. It is lent to the other end with a message and
+comes back when the last array in it is gone there. The memory is anonymous: it has no name, is not
+a file, and does not count against /dev/shm.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-# Smaller arrays are cheaper in the message, and keep no region from its next use.
+# Smaller arrays are cheaper in the message, and keep no region from being reused.
 SMALL_BYTES = 4096
-# A longer message goes through a region, so that no send ever waits for its receiver.
+# A longer message goes through a region, so that a send never waits for its receiver.
 INLINE_BYTES = 8192
 # More than the regions and numbers of an envelope ever need.
 MESSAGE_BYTES = 1 << 16
@@ -35,7 +35,7 @@ ALIGNMENT = 64
 
 
 class _Part(NamedTuple):
-    """Bytes of a message that lie in a region."""
+    """Bytes of a message that are in a region."""
 
     region: int
     offset: int
@@ -43,10 +43,10 @@ class _Part(NamedTuple):
 
 
 class _Envelope(NamedTuple):
-    """What a socket carries: everything of a message but its long parts."""
+    """What a socket carries: everything in a message except its long parts."""
 
     number: int
-    # The table of the parts, and the pickled object behind it; or where they lie.
+    # The table of parts followed by the pickled object; or their location.
     body: bytes | _Part
     n_parts: int
     # The regions that the message is in, and those among them that are new, by number and size:
@@ -61,8 +61,8 @@ class _Envelope(NamedTuple):
 class Channel:
     """One end of a connection: objects in messages, their arrays in regions.
 
-    Each end fills regions of its own, lends them to the other with a message, and hears with a
-    later message which of them are free again.
+    Each end fills its own regions, lends them to the other with a message, and learns from a later
+    message which of them are free again.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -80,7 +80,7 @@ class Channel:
         self._end.close()
 
     def is_alone(self) -> bool:
-        """Whether the other end is closed."""
+        """Whether the other end has closed."""
         poll = select.poll()
         poll.register(self._end, 0)
         return bool(poll.poll(0))
@@ -91,10 +91,10 @@ class Channel:
         poll.poll(seconds * 1000)
 
     def packed(self, number: int, thing: Any) -> tuple[bytes, list[int]]:
-        """A message, and the descriptors that go with it.
+        """A message and the file descriptors that go with it.
 
         Raises:
-            Exception: the thing cannot be pickled; then nothing has happened.
+            Exception: the object cannot be pickled; then nothing has changed.
         """
         parts: list[_Part] = []
         stream = io.BytesIO()
@@ -115,7 +115,7 @@ class Channel:
         return pickle.dumps(envelope), [region.fd for region in fresh]
 
     def send(self, message: bytes, fds: list[int]) -> bool:
-        """Sends a message whole; False if that would have to wait, where it must not."""
+        """Sends a whole message; False if that would block and this end must not."""
         try:
             socket.send_fds(self._end, [message], fds, socket.MSG_NOSIGNAL)
         except BlockingIOError:
@@ -128,7 +128,7 @@ class Channel:
         """The next message; None at the end.
 
         Raises:
-            BlockingIOError: there is none, and this end must not wait.
+            BlockingIOError: there is none, and this end must not block.
         """
         flags = socket.MSG_CMSG_CLOEXEC
         try:
@@ -150,8 +150,8 @@ class Channel:
         return memoryview(self._mapped[region])
 
     def owner(self, region: int) -> Any:
-        """An array of all of a region. When everything that lies in it is gone, so is the array,
-        and the region is free."""
+        """An array over a whole region. Once everything in it is gone, so is the array, and the
+        region is free."""
         import numpy
 
         owner = numpy.frombuffer(self._mapped[region], numpy.uint8)
@@ -171,7 +171,7 @@ def _gone(region: int, kept: set[int], freed: deque[int]) -> None:
 
 
 class Parcel:
-    """A message that has arrived. Exactly one of its methods is called, once."""
+    """A message that has arrived. Exactly one of its methods must be called, once."""
 
     def __init__(self, channel: Channel, envelope: _Envelope) -> None:
         self.number = envelope.number
@@ -179,12 +179,12 @@ class Parcel:
         self._envelope = envelope
 
     def views(self) -> Any:
-        """The object; its arrays lie in the regions."""
+        """The object, with its arrays in the regions."""
         owners = {region: self._channel.owner(region) for region in self._envelope.lent}
         return self._loaded({region: memoryview(owner) for region, owner in owners.items()}, _same)
 
     def copies(self) -> Any:
-        """The object; its arrays have memory of their own."""
+        """The object, with its arrays in their own memory."""
         lent = self._envelope.lent
         try:
             return self._loaded({n: self._channel.memory(n) for n in lent}, bytearray)
@@ -192,7 +192,7 @@ class Parcel:
             self.drop()
 
     def drop(self) -> None:
-        """Nobody wants it."""
+        """Discards it."""
         for region in self._envelope.lent:
             self._channel.free(region)
 
@@ -222,7 +222,7 @@ class _Pickler(pickle.Pickler):
     """Puts arrays and tensors into an arena, and everything else into the stream."""
 
     def __init__(self, stream: io.BytesIO, arena: Arena, parts: list[_Part]) -> None:
-        # Not a method of its own: that were a cycle, in which all that was pickled would live on.
+        # Not a method: that would be a cycle that keeps everything pickled alive.
         super().__init__(stream, protocol=5, buffer_callback=lambda b: _stays(b, arena, parts))
         self._arena = arena
 
@@ -237,7 +237,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _stays(buffer: pickle.PickleBuffer, arena: Arena, parts: list[_Part]) -> bool:
-    """Whether a buffer stays in the stream; else it becomes one of the parts."""
+    """Whether a buffer stays in the stream rather than becoming one of the parts."""
     try:
         raw = buffer.raw()
     except BufferError:
@@ -261,8 +261,8 @@ def _reduced_array(thing: Any, arena: Arena) -> Any:
 
 
 def _reduced_tensor(tensor: Any) -> Any:
-    """A tensor as its bytes, in the order of its memory. Those that are more than a rectangle
-    of numbers on the CPU go as they always do."""
+    """A tensor as its bytes, in memory order. Tensors that are not plain blocks of numbers on the
+    CPU are pickled as usual."""
     if not _is_plain(tensor):
         return NotImplemented
     import torch
@@ -292,7 +292,7 @@ def _is_plain(tensor: Any) -> bool:
 
 
 def _names(kind: Any) -> set[str]:
-    """What a subclass of tensors defines, with the classes between."""
+    """The names that a subclass of tensors and the classes in between define."""
     import torch
 
     between = (base for base in kind.__mro__ if not issubclass(torch.Tensor, base))
@@ -316,7 +316,7 @@ def _tensor(memory: Any, layout: Any, kind: Any, state: Any) -> Any:
 
 
 class _Region:
-    """Memory that both ends map: this end's own. Its pages exist once they are written to."""
+    """Memory that both ends map and this end owns. Its pages exist once they are written to."""
 
     def __init__(self, number: int, size: int) -> None:
         self.number = number
@@ -328,7 +328,7 @@ class _Region:
 
 
 def _anonymous(size: int) -> int:
-    """A descriptor of memory without a name."""
+    """A file descriptor of anonymous memory."""
     no_execution = 8  # MFD_NOEXEC_SEAL, which some systems ask for and old kernels do not know
     try:
         fd = os.memfd_create("bothends", os.MFD_CLOEXEC | no_execution)
@@ -363,7 +363,7 @@ class Arena:
         self._n = 0
 
     def room(self, n_bytes: int) -> Any:
-        """An array of bytes for the message to come."""
+        """An array of bytes for the next message."""
         n = -(-n_bytes // ALIGNMENT) * ALIGNMENT
         if not self._open or self._open[-1].used + n > self._open[-1].region.size:
             self._open.append(self._opened(n))
@@ -374,7 +374,8 @@ class Arena:
         return taken
 
     def placed(self, memory: memoryview) -> _Part:
-        """Where the bytes lie: where they are, if that is here, else in a copy."""
+        """The location of the bytes in the arena: where they are, if they are in it, otherwise in a
+        copy."""
         import numpy
 
         raw = numpy.frombuffer(memory, numpy.uint8)
@@ -390,14 +391,15 @@ class Arena:
         return _Part(spot.region.number, offset, raw.nbytes)
 
     def reset(self) -> None:
-        """Uses room again that was asked for and is not needed: `mixup(default_collate(rows))`
+        """Reuses room that was requested but is not needed: `mixup(default_collate(rows))`
         leaves nothing of the stacked rows."""
         for spot in self._open:
             if all(taken() is None for taken in spot.taken):
                 spot.used = 0
 
     def lend(self) -> tuple[list[int], list[_Region], list[int]]:
-        """Ends a message: the regions it is in, those new to the other end, those to forget."""
+        """Ends a message, and returns its regions, those new to the other end, and those to
+        forget."""
         self._largest = max(self._largest, sum(spot.used for spot in self._open))
         lent = [spot.region for spot in self._open]
         self._open.clear()
@@ -409,7 +411,7 @@ class Arena:
         return [region.number for region in lent], fresh, dropped
 
     def undo(self) -> None:
-        """There is no message."""
+        """Discards the message in progress."""
         regions = [spot.region for spot in self._open]
         self._open.clear()
         for region in regions:
@@ -420,7 +422,7 @@ class Arena:
             self._retire(self._lent.pop(number))
 
     def _retire(self, region: _Region) -> None:
-        # Somebody at this end may have kept what was sent: it stays his.
+        # Code at this end may have kept what was sent; it stays valid there.
         if region.array() is None:
             self._free.append(region)
         else:
@@ -429,12 +431,12 @@ class Arena:
     def _opened(self, n_bytes: int) -> _Open:
         import numpy
 
-        # The last that came back is the one whose pages are surely there.
+        # The one that came back last certainly has its pages in memory.
         region = next((free for free in reversed(self._free) if free.size >= n_bytes), None)
         if region is not None:
             self._free.remove(region)
         else:
-            # Twice as large as is known to be needed: untouched memory costs nothing.
+            # Twice the known need: untouched memory costs nothing.
             so_far = sum(spot.used for spot in self._open) + n_bytes
             size = max(REGION_BYTES, 2 * so_far, 2 * self._largest)
             region = _Region(self._n, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)

@@ -2,10 +2,10 @@
 
 How a worker ends:
 1. `close`, the garbage collector and the interpreter's exit close its socket. It sees the end of
-   the stream after the task that it works on; what has not ended after `GRACE_S` is killed.
-2. The death of the parent closes the socket, too. No other process holds that end: `_forsake`
-   closes it in every fork. Where it can, the kernel kills the worker at once.
-3. The death of a worker raises an `Error` in the parent, which names process and signal.
+the stream after its current task; a worker that has not ended after `GRACE_S` is killed.
+2. The death of the parent also closes the socket. No other process holds that end, because
+`_forsake` closes it in every fork. If the kernel can, it kills the worker at once.
+3. The death of a worker raises an `Error` in the parent that names the process and the signal.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from .._errors import Error, OptionsError
 from .parcels import SMALL_BYTES, Arena, Channel, Parcel
 from .tasks import GRACE_S, Failure, Job, Method, Task, begun, outcome_of
 
-# Seconds between two looks at whether the workers still live.
+# Seconds between checks whether the workers are still alive.
 POLL_S = 0.5
-# Results whose memory a script may keep; of further ones it gets copies.
+# Results whose memory a script may keep; any more are copies.
 KEPT_REGIONS = 8
 
 
@@ -49,7 +49,7 @@ class _Worker:
 
 
 class Processes:
-    """A crew of worker processes."""
+    """A set of worker processes."""
 
     def __init__(self, job: Job, method: Method) -> None:
         self.lock = threading.RLock()
@@ -78,7 +78,7 @@ class Processes:
         return [] if self.closed else [worker.process.pid for worker in self._workers]
 
     def submit(self, task: Task) -> int:
-        """Gives a task to whom has the fewest."""
+        """Gives a task to the worker with the fewest."""
         number = self._next
         self._next += 1
         with self._whole():
@@ -91,7 +91,7 @@ class Processes:
         return number
 
     def turn(self, seconds: float) -> None:
-        """Takes in what has arrived; waits for it at most so long."""
+        """Receives what has arrived, waiting at most this long."""
         with self._whole():
             self._forget()
             ready = self._poll.poll(seconds * 1000)
@@ -105,7 +105,7 @@ class Processes:
         return number in self._arrived
 
     def take(self, number: int) -> Any:
-        """A task's result, in the region where it lies, or as a copy where many are kept."""
+        """A task's result, in its region, or as a copy if many are kept."""
         parcel = self._arrived.pop(number)
         kept = sum(len(worker.channel.kept) for worker in self._workers)
         return parcel.views() if kept < KEPT_REGIONS else parcel.copies()
@@ -116,14 +116,14 @@ class Processes:
 
     @contextlib.contextmanager
     def _whole(self) -> Iterator[None]:
-        """What is between messages must not break off: behind a Ctrl-C, nobody knows which of
-        them was read."""
+        """Receiving must not be interrupted: after a Ctrl-C, it is unknown which messages were
+        read."""
         if self.closed:
-            raise Error("the workers have ended; start others")
+            raise Error("the workers have ended; start new ones")
         try:
             yield
         except Exception as error:
-            # That a task cannot be pickled is said before anything was sent.
+            # If a task cannot be pickled, that is reported before anything is sent.
             if isinstance(error, (Error, OSError)):
                 self.close()
             raise
@@ -138,7 +138,7 @@ class Processes:
             raise _death(worker) from None
 
     def _receive(self, worker: _Worker) -> None:
-        """All that a worker has sent by now."""
+        """Everything that a worker has sent so far."""
         while True:
             try:
                 parcel = worker.channel.receive()
@@ -152,7 +152,8 @@ class Processes:
             self._arrived[parcel.number] = parcel
 
     def _forget(self) -> None:
-        """Lets go of results that nobody will ask for; of those to come, when they are there."""
+        """Drops results that will not be requested; those still to come are dropped when they
+        arrive."""
         for _ in range(len(self.forgotten)):
             number = self.forgotten.popleft()
             parcel = self._arrived.pop(number, None)
@@ -167,13 +168,13 @@ class Processes:
 
 
 def _death(worker: _Worker) -> Error:
-    """What became of a worker that is no more."""
+    """Describes how a worker ended."""
     worker.process.join(GRACE_S)
     code = worker.process.exitcode
     who = f"worker {worker.number} (process {worker.process.pid})"
     if code is None or code >= 0:
         how = "" if code is None else f" with exit code {code}"
-        return Error(f"{who} has ended{how} in the middle of its work; its own output says why")
+        return Error(f"{who} has ended{how} while working; its own output says why")
     name = signal.Signals(-code).name if -code in set(signal.Signals) else "no name"
     line = f"{who} was killed by signal {-code} ({name})"
     if -code == signal.SIGKILL:
@@ -195,14 +196,15 @@ def _start(job: Job, number: int, method: Method) -> _Worker:
     )
     try:
         with warnings.catch_warnings():
-            # Python warns of forks next to threads. The child touches none of theirs.
+            # Python warns about forking with threads running. The child touches none of their
+            # state.
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
     except Exception as error:
         ours.close()
         if method == "fork":
             raise
-        line = f"workers that are not forks get what they run by pickling: {error}; "
+        line = f"workers that are not forked receive their code by pickling: {error}; "
         raise OptionsError(line + "move it to the top level of a module, or use fork") from error
     finally:
         theirs.close()
@@ -211,7 +213,7 @@ def _start(job: Job, number: int, method: Method) -> _Worker:
 
 
 def _end(owner: int, workers: list[_Worker]) -> None:
-    """Ends the processes; see the module's text, 1."""
+    """Ends the processes; see 1. in the module's docstring."""
     if os.getpid() != owner:
         return
     for worker in workers:
@@ -225,7 +227,7 @@ def _end(owner: int, workers: list[_Worker]) -> None:
         worker.process.join()
 
 
-# The parent's ends of all sockets. Another process that held one would keep workers alive.
+# The parent's ends of all sockets. Any other process that held one would keep workers alive.
 _ends: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
@@ -242,14 +244,14 @@ os.register_at_fork(after_in_child=_forsake)
 
 
 def _serve(end: socket.socket, job: Job, number: int, watched: int | None) -> None:
-    """A worker's life."""
+    """The main loop of a worker."""
     channel = Channel(end)
     _settle(watched)
     if "torch" in sys.modules:
         _settle_torch(job, number, channel.arena)
     work = begun(job, number)
     while (parcel := channel.receive()) is not None:
-        # Tasks that were sent before the end are nobody's any more.
+        # Tasks sent before the end are no longer wanted.
         if channel.is_alone() or not _answer(channel, parcel, work, number):
             return
 
@@ -257,11 +259,11 @@ def _serve(end: socket.socket, job: Job, number: int, watched: int | None) -> No
 def _answer(
     channel: Channel, parcel: Parcel, work: Callable[[Task], Any], number: int
 ) -> bool:
-    """Works on one task; False if the parent is gone. Nothing of the task outlives the call."""
+    """Works on one task; False if the parent is gone. Nothing from the task outlives the call."""
     try:
         packed = channel.packed(parcel.number, outcome_of(work, _task(channel, parcel), number))
     except Exception:
-        # What cannot be pickled or unpickled; a failure always can.
+        # The result cannot be pickled or unpickled; a failure always can.
         packed = channel.packed(parcel.number, Failure.now(number))
     try:
         return channel.send(*packed)
@@ -275,12 +277,12 @@ def _task(channel: Channel, parcel: Parcel) -> Task:
 
 
 def _settle(watched: int | None) -> None:
-    """Makes a process a worker: Ctrl-C and handlers of signals are its parent's."""
+    """Turns a process into a worker: Ctrl-C and signal handlers are left to its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
-    # What the parent left is never collected here: no finalizer of its runs in this process,
-    # and its pages stay shared.
+    # The parent's garbage is never collected here: none of its finalizers run in this process, and
+    # its pages stay shared.
     gc.freeze()
     if watched is None:
         return
@@ -294,11 +296,11 @@ def _settle(watched: int | None) -> None:
 
 
 def _settle_torch(job: Job, number: int, arena: Arena) -> None:
-    """Makes it one of `torch.utils.data`, for code that asks."""
+    """Makes it look like a worker of `torch.utils.data`, for code that asks."""
     import torch.utils.data
     from torch.utils.data._utils import collate, worker
 
-    # As PyTorch: its threads do not survive a fork, and the workers are parallel as they are.
+    # As in PyTorch: its threads do not survive a fork, and the workers already run in parallel.
     torch.set_num_threads(1)
     seed = job.setting.seed + number
     random.seed(seed)
@@ -314,8 +316,8 @@ def _settle_torch(job: Job, number: int, arena: Arena) -> None:
 
 
 def _stacker(arena: Arena) -> Callable[..., Any]:
-    """How `default_collate` stacks in a worker: right into the memory that the parent has mapped,
-    where PyTorch's would make a file in /dev/shm for each batch."""
+    """How `default_collate` stacks in a worker: directly into memory that the parent maps.
+    PyTorch's own would make a file in /dev/shm for each batch."""
     import torch
     from torch.utils.data._utils.collate import collate_tensor_fn
 
@@ -335,7 +337,7 @@ def _stacker(arena: Arena) -> Callable[..., Any]:
 
 
 def _is_alike(row: Any, first: Any) -> bool:
-    """Whether two tensors can be stacked into memory that is there."""
+    """Whether two tensors can be stacked into existing memory."""
     import torch
 
     return (

@@ -1,6 +1,6 @@
-"""What workers get, and what becomes of it: tasks, jobs, failures.
+"""What workers receive and return: tasks, jobs, failures.
 
-See `_workers` for those who work.
+See `_workers` for the workers themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 Method = Literal["fork", "spawn", "forkserver", "threads"]
 
-# Seconds that a worker has for the task it works on, once it shall end.
+# Seconds that a worker may still spend on its current task when it has been told to end.
 GRACE_S = 1.0
 
 
@@ -25,8 +25,8 @@ class Task(NamedTuple):
     """A batch to work on.
 
     Attributes:
-        images: arrays of one row per sample, one array per view. A worker has its own copy.
-        keys: what names the samples; small.
+        images: arrays with one row per sample, one array per view. A worker has its own copy.
+        keys: identifies the samples; small.
         extra: anything else that can be pickled.
     """
 
@@ -37,11 +37,11 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """Where and as what workers run.
+    """How workers run.
 
     Attributes:
         method: "fork" needs no pickling, "spawn" and "forkserver" pickle `work`, "threads" copies
-            nothing; None is threads where the interpreter has no lock, else fork if there is one.
+            nothing; None means threads if the interpreter has no GIL, otherwise fork if available.
         seed: `get_worker_info().seed` of worker 0; worker i has seed + i.
         dataset: `get_worker_info().dataset`.
     """
@@ -52,7 +52,7 @@ class Setting:
 
 
 class Job(NamedTuple):
-    """What every worker is there for."""
+    """The work of every worker."""
 
     work: Callable[[Task], Any]
     init: Callable[[int], None] | None
@@ -61,7 +61,7 @@ class Job(NamedTuple):
 
 
 class Crew(Protocol):
-    """Those who work, whatever they are. Numbers are those of tasks."""
+    """A set of workers of any kind. Numbers refer to tasks."""
 
     lock: threading.RLock
     forgotten: deque[int]
@@ -77,7 +77,7 @@ class Crew(Protocol):
 
 
 def begun(job: Job, number: int) -> Callable[[Task], Any]:
-    """Calls `init`. What it raises is the outcome of every task."""
+    """Calls `init`. If it raises, that is the outcome of every task."""
     if job.init is None:
         return job.work
     try:
@@ -97,27 +97,27 @@ def outcome_of(work: Callable[[Task], Any], task: Task, number: int) -> Any:
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception of a worker, as far as it can travel."""
+    """An exception in a worker, as far as it can be transferred."""
 
     kind: type[Exception] | None
     line: str
 
     @staticmethod
     def now(number: int) -> Failure:
-        """The exception that is being handled, in this worker."""
+        """The exception being handled in this worker."""
         error = sys.exception()
-        assert error is not None, "it is called where an exception is handled"
+        assert error is not None, "only called while an exception is being handled"
         text = "".join(traceback.format_exception(error))
         name = type(error).__name__
         line = f"{name} in worker {number} (process {os.getpid()}). Original {text}"
         return Failure(_travels(type(error)), line)
 
     def result(self) -> Any:
-        """Raises it: as its own type where that takes a text, else as a RuntimeError."""
+        """Raises it: as its own type if that accepts a text, otherwise as a RuntimeError."""
         raise self._rebuilt()
 
     def _rebuilt(self) -> Exception:
-        # A StopIteration would end the loop over the batches without a word.
+        # A StopIteration would silently end the loop over the batches.
         if self.kind is None or issubclass(self.kind, StopIteration):
             return RuntimeError(self.line)
         try:
@@ -130,7 +130,7 @@ class Failure:
 
 
 class _Lines(str):
-    """A text that a KeyError shows as it is."""
+    """A text that a KeyError shows unquoted."""
 
     __slots__ = ()
 
@@ -139,7 +139,7 @@ class _Lines(str):
 
 
 def _travels(kind: type[BaseException]) -> type[Exception] | None:
-    """The type, if the parent will find it under its name."""
+    """The type, if the parent can find it by name."""
     if not issubclass(kind, Exception):
         return None
     try:

@@ -1,5 +1,5 @@
-"""Worker threads, for an interpreter without the lock: nothing is pickled, and only the images
-are copied."""
+"""Worker threads, for a free-threaded interpreter: nothing is pickled, and only the images are
+copied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tasks import GRACE_S, Failure, Job, Task, begun, outcome_of
 
 
 class Threads:
-    """A crew of threads: nothing is pickled, and only the images are copied."""
+    """A set of threads: nothing is pickled, and only the images are copied."""
 
     def __init__(self, job: Job) -> None:
         self.lock = threading.RLock()
@@ -48,7 +48,7 @@ class Threads:
         import numpy
 
         if self.closed:
-            raise Error("the workers have ended; start others")
+            raise Error("the workers have ended; start new ones")
         number = self._next
         self._next += 1
         images = [numpy.array(view) for view in task.images]
@@ -57,7 +57,7 @@ class Threads:
 
     def turn(self, seconds: float) -> None:
         if self.closed:
-            raise Error("the workers have ended; start others")
+            raise Error("the workers have ended; start new ones")
         with contextlib.suppress(queue.Empty):
             number, outcome = self._outcomes.get(seconds > 0, seconds)
             self._arrived[number] = outcome
@@ -82,20 +82,20 @@ class Threads:
 
 
 def _work(job: Job, number: int, tasks: Any, outcomes: Any) -> None:
-    """A thread's life."""
+    """The main loop of a thread."""
     work = begun(job, number)
     while (given := tasks.get()) is not None:
         try:
             outcome = outcome_of(work, given[1], number)
         except BaseException:
-            # The end of this thread would be noticed by nobody.
+            # Otherwise this thread's end would go unnoticed.
             outcome = Failure.now(number)
         outcomes.put((given[0], outcome))
         del given, outcome
 
 
 def _end_threads(owner: int, threads: list[threading.Thread], tasks: Any) -> None:
-    """Ends the threads. One that goes on working after `GRACE_S` ends with its task."""
+    """Ends the threads. One that is still working after `GRACE_S` ends when its task does."""
     if os.getpid() != owner:
         return
     with contextlib.suppress(queue.Empty):

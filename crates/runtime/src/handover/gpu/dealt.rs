@@ -9,7 +9,7 @@ use crate::handover::gpu::deal::GpuDeal;
 /// ([`crate::Loader::begin_as_told`]).
 #[derive(Debug, Clone)]
 pub enum Dealt {
-    /// In host memory, page-locked or not.
+    /// In host memory, pinned or not.
     Host(Arc<Deal>),
     /// In the memory of a GPU.
     Gpu(Arc<GpuDeal>),

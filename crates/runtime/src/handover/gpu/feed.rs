@@ -26,7 +26,7 @@ use crate::handover::gpu::target::GpuTarget;
 const COPY_LOOK: Duration = Duration::from_millis(2);
 
 /// Slots that batches are copied through on the host where the slots that they are made in could not be
-/// page-locked: one is filled while the other is copied.
+/// pinned: one is filled while the other is copied.
 const BOUNCES: u32 = 2;
 
 /// What batches are, and how many the device has room for.
@@ -44,7 +44,7 @@ pub(crate) struct FeedPlan {
     pub(crate) view_bytes: Arc<[usize]>,
     /// What is left for the device to do; `None` where the host has finished the batches.
     pub(crate) finish: Option<FinishConfig>,
-    /// Whether host slots are page-locked.
+    /// Whether host slots are pinned.
     pub(crate) is_page_locked: bool,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct GpuFeed {
 #[derive(Debug)]
 struct Ways {
     uploads: Uploads,
-    /// Page-locked slots to copy through, where those of batches are not.
+    /// Pinned slots to copy through, where those of batches are not.
     bounces: Option<Ring>,
     /// Whoever makes batches in the slots that come back.
     bell: Option<Bell>,

@@ -17,7 +17,7 @@ use bothends_gpu::path::{Guard, Report};
 use crate::error::RuntimeError;
 use crate::handover::batch::Batch;
 
-/// A GPU that batches can be delivered to ([`crate::Loader::begin_on`]), or that host memory is page-locked
+/// A GPU that batches can be delivered to ([`crate::Loader::begin_on`]), or that host memory is pinned
 /// for ([`crate::Loader::pin_memory`]). Cloning gives another handle on the same one; several loaders may
 /// share it.
 #[derive(Debug, Clone)]
@@ -92,7 +92,7 @@ impl GpuTarget {
         (2, i32::try_from(self.card().ordinal).unwrap_or(0))
     }
 
-    /// Keeps a batch in page-locked host memory until the device has passed what is enqueued on `stream`
+    /// Keeps a batch in pinned host memory until the device has passed what is enqueued on `stream`
     /// now: a copy out of it that another library has enqueued. Its slot goes back in a later [`Self::sweep`].
     /// Does not block.
     ///
@@ -108,7 +108,7 @@ impl GpuTarget {
     }
 
     /// Keeps something until the device has passed everything that any library of this process has enqueued
-    /// on it by the next [`Self::sweep`]: a batch in page-locked memory that copies of code that we do not know
+    /// on it by the next [`Self::sweep`]: a batch in pinned memory that copies of code that we do not know
     /// may read. Calls no driver. Of use where [`Self::can_tell_idle`].
     pub fn keep_until_idle(&self, what: Box<dyn Send>) {
         self.0.gpu.keep_until_idle(what);
@@ -156,7 +156,7 @@ impl GpuTarget {
         RuntimeError::Gpu { gpu: self.name().to_owned(), why }
     }
 
-    /// The way from `data` to it, where slots were page-locked or, for a reason, were not. Opens cuFile if
+    /// The way from `data` to it, where slots were pinned or, for a reason, were not. Opens cuFile if
     /// it may be of use: once per process, 10 s at most.
     pub(crate) fn path_from(&self, data: &Path, pinned: Result<(), String>) -> Report {
         Report::of(Ok(()), pinned, || {

@@ -1,4 +1,4 @@
-//! Where a loader's epochs end: in host memory, page-locked where that is asked for, or in the memory
+//! Where a loader's epochs end: in host memory, pinned where that is asked for, or in the memory
 //! of a GPU.
 //!
 //! The runtime makes batches for one end at a time (`runtime/ends.rs`); where an epoch is begun for
@@ -23,14 +23,14 @@ use crate::runtime::ends::End;
 
 impl Loader {
     /// As [`Self::begin`], with batches that end in the memory of a GPU, uploaded one ahead of each
-    /// consumer. Blocks in the driver the first time, while memory is page-locked and allocated.
+    /// consumer. Blocks in the driver the first time, while memory is pinned and allocated.
     ///
     /// What is delivered is what [`Self::begin`] would deliver, byte for byte. Where there are kernels for it,
     /// batches travel as bytes at the cut, and the GPU normalises, casts, lays out, erases and mixes.
     ///
     /// # Errors
     /// As [`Self::begin`]; [`RuntimeError::Gpu`] where the GPU has no memory for the batches, or
-    /// none of the host's can be page-locked for it.
+    /// none of the host's can be pinned for it.
     pub fn begin_on(
         &mut self,
         target: &GpuTarget,
@@ -86,9 +86,9 @@ impl Loader {
         self.gpu.clone().filter(|_| is_told)
     }
 
-    /// From the next epoch on, batches in host memory ([`Self::begin`]) lie in memory that is page-locked
+    /// From the next epoch on, batches in host memory ([`Self::begin`]) lie in memory that is pinned
     /// for this GPU, so that `copy(non_blocking=True)` and its like overlap. Where it cannot be
-    /// page-locked they do not, which [`Self::notes`] and [`Self::path`] say. Blocks in the driver.
+    /// pinned they do not, which [`Self::notes`] and [`Self::path`] say. Blocks in the driver.
     ///
     /// # Errors
     /// [`RuntimeError::Slots`] without memory; [`RuntimeError::Forked`].
@@ -98,7 +98,7 @@ impl Loader {
     }
 
     /// The GPU that the options name (`device`, `pin_memory`); `None` where they name none, or memory was
-    /// to be page-locked and there is no GPU.
+    /// to be pinned and there is no GPU.
     #[must_use]
     pub fn gpu(&self) -> Option<&GpuTarget> {
         self.gpu.as_ref()
