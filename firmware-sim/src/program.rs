@@ -28,7 +28,7 @@ use crate::fault::{Fault, FaultConfig, Faulty};
 use crate::nvme::{self, Advertise, BlockMedia, NvmeAddress};
 use crate::{Device, Pace, pin_to, preset, thread_cpu_ns};
 
-/// How often an NVMe device looks whether it is to end.
+/// How often an NVMe device checks whether it is to end.
 const LOOK: Duration = Duration::from_millis(20);
 /// Exit status of a device that died by its fault: that of a killed process.
 const DEATH: i32 = 137;
@@ -50,37 +50,37 @@ struct Args {
     /// preset file
     #[arg(long, value_name = "NAME|FILE")]
     preset: String,
-    /// Where a constant of the preset lies that has `low` and `high`: worst (long times, low rates, much
-    /// power), value, or best
+    /// Which value to use for the preset's constants that have `low` and `high`: worst (long times, low
+    /// rates, high power), value, or best
     #[arg(long, value_enum, default_value_t = Constants::Value)]
     constants: Constants,
-    /// The folder that holds the data set, as it is on the host; for a mix of data sets NAME=DIR, once
-    /// for each, with the names that the host has for them
+    /// The folder with the same data set as on the host; for a mix of data sets, NAME=DIR once for each,
+    /// with the names used on the host
     #[arg(long, value_name = "[NAME=]DIR", required = true)]
     media: Vec<DataRoot>,
     /// Where hosts connect: tcp://HOST:PORT, unix:///PATH or spool:///DIRECTORY; or
-    /// nvme-tcp://HOST:PORT[/NQN], as a drive with NVMe's commands, whose blocks are the media: a folder's files one
-    /// after the other, or an image. Anybody who reaches that port may read them, and write an image
+    /// nvme-tcp://HOST:PORT[/NQN], as an NVMe drive whose blocks are the media: the concatenated files of a
+    /// folder, or an image. Anyone who reaches that port can read them, and can write to an image
     #[arg(long, value_name = "URL")]
     listen: Listen,
-    /// The address that an NVMe device tells who discovers it, where hosts reach it by another than that at which
-    /// they arrive, behind a forwarded port for instance
+    /// The address that an NVMe device reports to discovery, if hosts reach it at a different one than they
+    /// connect to, for example through a forwarded port
     #[arg(long, value_name = "HOST[:PORT]")]
     advertise: Option<Advertise>,
     /// Memory for programs of an NVMe device
     #[arg(long, value_name = "MIB", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     memory: u32,
-    /// functional: as fast as this machine; paced: answers at the modelled time. Virtual time is for a host
-    /// in the same process: over a socket, nobody knows when the next command would have come
+    /// functional: as fast as this machine; paced: answers at the modelled time. Virtual time needs a host
+    /// in the same process: over a socket, it is unknown when the next command would have come
     #[arg(long, value_enum, default_value_t = Time::Paced)]
     time: Time,
-    /// What goes wrong: die@P%, stall@P%:SECONDS, throttle@P%:FACTOR, slow-start,
+    /// A fault to inject: die@P%, stall@P%:SECONDS, throttle@P%:FACTOR, slow-start,
     /// corrupt@P%, lie@P%, duplicate@P%, late@P% or refuse; may be repeated
     #[arg(long = "fault", value_name = "SPEC")]
     faults: Vec<Fault>,
-    /// Batches expected of the device in an epoch: what P% is a part of [default: half of those
-    /// that the data set has]
+    /// Batches expected from the device in an epoch, of which P% is a part [default: half of the batches in
+    /// the data set]
     #[arg(long, value_name = "N")]
     fault_batches: Option<u64>,
     /// Seed of random faults
@@ -89,14 +89,14 @@ struct Args {
     /// Cores of the device [default: the preset's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     cores: Option<u32>,
-    /// Samples per second of the whole device, whatever the preset says
+    /// Samples per second of the whole device, regardless of the preset
     #[arg(long, value_name = "IMAGES_PER_S", value_parser = rate)]
     rate: Option<f64>,
     /// Batches accepted before one is finished
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     slots: u32,
-    /// The CPU of this machine on which it computes
+    /// The CPU of this machine to compute on
     #[arg(long, value_name = "CPU")]
     pin: Option<usize>,
     /// Ends after the first host has left
@@ -107,12 +107,12 @@ struct Args {
     die_with_stdin: bool,
 }
 
-/// Where it listens, and as what.
+/// Where it listens, and with which protocol.
 #[derive(Debug, Clone)]
 enum Listen {
-    /// For hosts that speak our protocol.
+    /// For hosts that speak bothends' protocol.
     Agent(Address),
-    /// For those that speak NVMe.
+    /// For hosts that speak NVMe.
     Nvme(NvmeAddress),
 }
 

@@ -56,21 +56,21 @@ struct Line {
     serve: Option<Args>,
 }
 
-/// What it can do besides serving.
+/// What it can do other than serve.
 #[derive(Debug, Subcommand)]
 enum Other {
-    /// Makes a file with a new random key, for this agent and its hosts. Never replaces one
+    /// Makes a file with a new random key, for this agent and its hosts. It never replaces a file
     Keygen {
-        /// The file to make; its owner alone can read it
+        /// The file to make; only its owner can read it
         file: PathBuf,
     },
-    /// Measures this machine for a minute at most, and makes a preset of it for firmware-sim: reads, JPEG
-    /// decoding on one core, and TCP over its loopback. Run it while nothing else does
+    /// Measures this machine for at most a minute and makes a preset of it for firmware-sim: reads, JPEG
+    /// decoding on one core, and TCP over the loopback interface. Nothing else should be running
     Calibrate {
         /// The data set's folder: files to read and JPEGs to decode
         #[arg(long, value_name = "DIR")]
         data_root: PathBuf,
-        /// The preset to make, called as it is: never replaces a file
+        /// The preset file to make, named after the preset; it never replaces a file
         #[arg(long, value_name = "FILE")]
         preset: PathBuf,
     },
@@ -82,96 +82,92 @@ struct Args {
     /// Where hosts connect: tcp+noise://HOST:PORT (encrypted with --key-file), tls://HOST:PORT
     /// (with --tls-ca, --tls-cert and --tls-key), tcp://HOST:PORT (this machine only),
     /// unix:///PATH (this user, unless there is a key) or spool:///DIRECTORY. May be given more than
-    /// once. Sockets that a service manager opened for this program (LISTEN_FDS) are used in place
-    /// of the first ones
+    /// once. Sockets that a service manager opened for this program (LISTEN_FDS) replace the first of these
     #[arg(long, value_name = "URL", required = true)]
     listen: Vec<Address>,
-    /// The folder that holds the data set, as it is on the host; for a mix of data sets NAME=DIR, once
-    /// for each, with the names that the host has for them. Or the URL that the host reads, or another one
-    /// of the same objects, such as s3://bucket/prefix: credentials, endpoint and region are those of this
-    /// program's environment
+    /// The folder with the same data set as on the host; for a mix of data sets, NAME=DIR once for each,
+    /// with the names used on the host. Or the URL that the host reads, or another one of the same objects,
+    /// such as s3://bucket/prefix: credentials, endpoint and region come from this program's environment
     #[arg(long, value_name = "[NAME=]DIR|URL", required = true)]
     data_root: Vec<DataRoot>,
-    /// Follow symbolic links below the data root as long as they stay below it; without this they
-    /// are refused
+    /// Follow symbolic links as long as they stay below the data root; otherwise they are refused
     #[arg(long)]
     follow_links: bool,
-    /// Worker threads [default: one for each core]
+    /// Worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     cores: Option<u32>,
-    /// Batches accepted before one is finished
+    /// Batches accepted from a host before one is finished
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     slots: u32,
-    /// Hosts that are served at a time; one more is told when to try again
+    /// Hosts served at the same time; any other is told when to try again
     #[arg(long, value_name = "N", default_value_t = SESSIONS,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     sessions: u32,
-    /// Most memory that batches and lists of samples of all hosts may take, in MiB, or auto: as many
-    /// of each host's slots as fit into it are used. A host whose batches do not fit is refused,
-    /// and one that finds the memory taken is told when to try again. Two batches are enough to
-    /// make one while another is sent. What workers keep for the samples they are at comes on top.
-    /// auto is a quarter of what is available on this machine when a host comes, and one batch always
+    /// Most memory that batches and lists of samples of all hosts may take, in MiB, or auto: each host gets
+    /// as many of its slots as fit. A host whose batches do not fit is refused, and one that finds the
+    /// memory in use is told when to try again. Two batches are enough to make one while another is sent.
+    /// The working memory of the workers comes on top. auto is a quarter of the memory available when a
+    /// host connects, and always at least one batch
     #[arg(long, value_name = "MIB|auto", default_value = "auto")]
     memory: Memory,
-    /// Most memory, in MiB, for samples that several sessions want: equal data, recipe, seed and epoch are
-    /// made once. Sessions take memory from them. auto is a quarter of --memory; 0: every session has its
-    /// own made
+    /// Most memory, in MiB, for samples that several sessions want: those with equal data, recipe, seed and
+    /// epoch are made once. Sessions may reclaim this memory. auto is a quarter of --memory; with 0,
+    /// samples are made separately for every session
     #[arg(long, value_name = "MIB|auto", default_value = "auto")]
     result_cache: ResultMemory,
-    /// Whose results a host may get: those of hosts with the same key, certificate or user, or those of
-    /// every host that is admitted. Hosts at tcp:// without a key have proved nothing and share with
-    /// nobody but in the second case
+    /// Which hosts share results: those with the same key, certificate or user, or all that are admitted.
+    /// Hosts at tcp:// without a key have no proven identity and share only in the second case
     #[arg(long, value_enum, value_name = "WHOSE", default_value_t = Shared::Credential)]
     share_results: Shared,
-    /// Most pixels of an image that is decoded here, and at most 512 for each byte of its file if they
-    /// are more than four million; `off`: whatever a host decodes. A host makes larger ones itself
+    /// Most pixels of an image that is decoded here; above four million, also at most 512 per byte of its
+    /// file. `off`: whatever a host would decode. Larger images are left to the host
     #[arg(long, value_name = "N|off", default_value = "64000000",
           value_parser = limits::pixels)]
     max_pixels: PixelLimit,
-    /// A file with the key that hosts have too, as `keygen` makes one; nobody else may be able
-    /// to read it. It is read again on SIGHUP, and so are the certificates
+    /// A file with the key shared with hosts, as made by `keygen`; no one else may be able to read it. It
+    /// is read again on SIGHUP, as are the certificates
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// For tls://: certificates of the authorities that sign those of hosts
+    /// For tls://: certificates of the authorities that sign the hosts' certificates
     #[arg(long, value_name = "FILE", requires_all = ["tls_cert", "tls_key"])]
     tls_ca: Option<PathBuf>,
-    /// For tls://: the certificate of this agent, for the name in the address that hosts use
+    /// For tls://: the certificate of this agent, for the host name in the address that hosts use
     #[arg(long, value_name = "FILE", requires_all = ["tls_ca", "tls_key"])]
     tls_cert: Option<PathBuf>,
     /// For tls://: its private key
     #[arg(long, value_name = "FILE", requires_all = ["tls_ca", "tls_cert"])]
     tls_key: Option<PathBuf>,
-    /// Lets tcp://, which is not encrypted, be reached from other machines, with a key. Who can
-    /// read the network can read the images, and who can write to it can change them
+    /// Allows connections to tcp://, which is not encrypted, from other machines, with a key. Anyone who
+    /// can read the network can read the images, and anyone who can write to it can change them
     #[arg(long, action = ArgAction::SetTrue,
           value_parser = BoolishValueParser::new().map(Insecure::from))]
     insecure: Insecure,
-    /// Where entry points of JPEGs are kept from epoch to epoch, which double the rate; `off`:
+    /// Where the side index is kept: entry points of JPEGs that double the rate of later epochs; `off`:
     /// nowhere [default: $XDG_CACHE_HOME/bothends/index]
     #[arg(long, value_name = "DIR|off")]
     cache: Option<PathBuf>,
-    /// Most MiB of the cache, all data sets together; the oldest make room
+    /// Limit of the cache in MiB, for all data sets together; the oldest entries are removed
     #[arg(long, value_name = "MIB", default_value_t = CACHE_LIMIT_BYTES >> 20)]
     cache_limit: u64,
-    /// What the agent gives up before it serves anybody: with `auto` as much as the kernel can hold it
-    /// to, that is all files but the data set and what it writes itself (Landlock), other programs
-    /// and privileges (seccomp); with `required` all that, or it does not start
+    /// What the agent gives up before it serves anyone. `auto`: as much as the kernel can enforce, namely
+    /// access to files other than the data set and those it writes (Landlock), running other programs, and
+    /// privileges (seccomp). `required`: all of that, or it does not start
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Sandbox::Auto)]
     sandbox: Sandbox,
-    /// Announces this agent to these agents, which list the members of a pool: hosts find it with the same
-    /// text as --csd. They are reached with the key or certificates of this agent
+    /// Announces this agent to these agents, which keep the list of a pool's members; hosts give the same
+    /// text to --csd to find it. They are reached with this agent's key or certificates
     #[arg(long, value_name = "pool+registry://HOST:PORT[,HOST:PORT]", value_parser = announce::registries)]
     announce: Option<Pool>,
-    /// The address that is announced [default: the first one of --listen that other machines reach, else
-    /// the first port, else the first Unix socket; for 0.0.0.0 the address by which this machine reaches the
-    /// registry]
+    /// The address to announce [default: the first of --listen that other machines can reach, otherwise the
+    /// first port, otherwise the first Unix socket; for 0.0.0.0, the address from which this machine
+    /// reaches the registry]
     #[arg(long, value_name = "URL", requires = "announce")]
     advertise: Option<Address>,
-    /// Answers Prometheus at http://HOST:PORT/metrics; without a host, on this machine alone
+    /// Serves Prometheus metrics at http://HOST:PORT/metrics; without a host, on this machine only
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
-    /// How warnings and what happens to hosts are written to standard error
+    /// Format of warnings and host events on standard error
     #[arg(long, value_enum, value_name = "FORM", default_value_t = Form::Text)]
     log: Form,
     /// Ends after the first host has left

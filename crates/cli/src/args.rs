@@ -27,7 +27,7 @@ use words::{PAGE_CACHES, at_least_1, one_of};
 
 use crate::say::Talk;
 
-/// What is to be fed where a verdict is asked for and nobody says.
+/// The accelerator that a verdict is about if none is given.
 pub(crate) const ACCELERATOR: &str = "resnet50-a100";
 
 const EXAMPLES: &str = "\
@@ -52,20 +52,20 @@ Examples:
 
 const UPLOAD_EXAMPLES: &str = "\
 Examples:
-  Class folders into a table of Cassandra, which is made if it is not there:
+  Class folders into a Cassandra table, which is created if it does not exist:
     CASSANDRA_USERNAME=me CASSANDRA_PASSWORD=... \\
       bothends upload /data/train cql://db1,db2/imagenet/train
   The samples of tar shards as objects, with a list of their labels:
     bothends upload /data/shards s3://bucket/train
     bothends run --data s3://bucket/train/samples.jsonl --recipe imagenet-train
 
-What is there with the same length is left out, so an upload that was interrupted goes on.";
+Objects that are there with the same length are skipped, so an interrupted upload continues.";
 
 const CONFORM_EXAMPLES: &str = "\
 Examples:
   A device on this machine that serves /data:
     bothends conform unix:///run/device.sock --data /data
-  One elsewhere, with test files that are copied below its data root first:
+  A device elsewhere, after copying the test files into its data root:
     bothends conform --write /tmp
     scp -r /tmp/bothends-conform nas:/data/
     bothends conform tcp://nas:7070 --key-file shared.key";
@@ -77,16 +77,16 @@ Examples:
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Print results and errors alone: no progress, no notes
+    /// Print only results and errors: no progress, no notes
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     quiet: bool,
-    /// Print each step on a line of its own, with the time
+    /// Print each step on its own line, with the time
     #[arg(long, short, global = true)]
     verbose: bool,
 }
 
 impl Args {
-    /// How much is to be said.
+    /// How much is printed.
     pub(crate) fn talk(&self) -> Talk {
         match (self.quiet, self.verbose) {
             (true, _) => Talk::Quiet,
@@ -96,12 +96,12 @@ impl Args {
     }
 }
 
-/// The command line as it was typed, for what is recorded of a run.
+/// The command line as it was typed, for the records of a run.
 pub(crate) fn typed() -> &'static str {
     TYPED.get().map_or("", String::as_str)
 }
 
-/// Reads the command line, once in a process.
+/// Reads the command line, once per process.
 pub(crate) fn parse(line: Vec<OsString>) -> Result<Args, clap::Error> {
     let words: Vec<_> = line.iter().map(|word| word.to_string_lossy()).collect();
     TYPED.get_or_init(|| words.join(" "));
@@ -110,7 +110,7 @@ pub(crate) fn parse(line: Vec<OsString>) -> Result<Args, clap::Error> {
     Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// A negative number is a value, which its flag then refuses by name, and no flag of its own.
+/// A negative number is a value, which its flag can then refuse by name, rather than a flag.
 fn negative(command: clap::Command) -> clap::Command {
     let names: Vec<String> =
         command.get_subcommands().map(|of| of.get_name().to_owned()).collect();
@@ -131,25 +131,25 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Show what a data set or a recipe is; check a store for damage
     Inspect(InspectArgs),
-    /// Measure ops, decoding and reading, each alone
+    /// Measure ops, decoding and reading separately
     Bench(BenchArgs),
-    /// Compare strategies in virtual time: modelled, without data or devices
+    /// Compare strategies in virtual time, from models alone: no data, no devices
     Simulate(SimulateArgs),
-    /// Pack a data set into a store, which reads faster and loses nothing
+    /// Pack a data set into a store, which is faster to read and lossless
     Pack(PackArgs),
     /// Restore the original files of a store
     Unpack(UnpackArgs),
-    /// Write the samples of a data set in the format of another tool
+    /// Write the samples of a data set in another tool's format
     Convert(ConvertArgs),
     /// Copy the samples of a data set into a remote store
     Upload(UploadArgs),
-    /// Hold a device to the protocol: a verdict for each clause of docs/wire.md
+    /// Check a device against the protocol, with a verdict for each clause of docs/wire.md
     Conform(ConformArgs),
-    /// Make the report of a run again, from its event file
+    /// Make the report of a run from its event file
     Report(ReportArgs),
-    /// Show live what agents and jobs do, from their metrics
+    /// Show live what agents and jobs are doing, from their metrics
     Top(TopArgs),
-    /// Completions of the three programs for bash, zsh, fish and others
+    /// Print shell completions for the three programs (bash, zsh, fish and others)
     Completions(CompletionsArgs),
     /// Write man pages and completions for a package
     #[command(hide = true)]
@@ -170,10 +170,10 @@ pub(crate) struct DemoArgs {
     /// The emulated device next to the data
     #[arg(long, value_name = "SPEC", default_value = "sim:newport,rate=0.235x")]
     pub(crate) csd: String,
-    /// The accelerator; by default an emulated one that takes 1.5 times what the host makes
+    /// The accelerator; by default, an emulated one that consumes 1.5 times what the host makes
     #[arg(long, value_name = "NAME")]
     pub(crate) accelerator: Option<String>,
-    /// Host workers; by default one core is left to the emulated device
+    /// Host workers; by default, one core is left to the emulated device
     #[arg(long, value_name = "N")]
     pub(crate) workers: Option<u32>,
 }
@@ -190,25 +190,25 @@ pub(crate) struct DoctorArgs {
     /// Samples per batch
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_1())]
     pub(crate) batch_size: u32,
-    /// Host worker threads (may repeat); by default 1, and one for each core
+    /// Host worker threads (may repeat); by default, 1 and then one per core
     #[arg(long, value_name = "N", action = ArgAction::Append, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) workers: Vec<u32>,
-    /// What is to be fed: sim:NAME, sim:RATE (images per second), or host, which takes everything
-    /// at once (the verdict is then about resnet50-a100)
+    /// The accelerator to feed: sim:NAME, sim:RATE (images per second), or host, which takes everything at
+    /// once (the verdict is then about resnet50-a100)
     #[arg(long, value_name = "SPEC", default_value = "host")]
     pub(crate) accelerator: String,
     /// A device to measure (may repeat), as in `run`; by default, one of each preset, emulated
     #[arg(long, value_name = "SPEC", action = ArgAction::Append, requires = "data")]
     pub(crate) csd: Vec<String>,
-    /// How the job reads: through the page cache, past it, or by the size of the data
+    /// How the job reads: through the page cache, past it, or depending on the size of the data
     #[arg(long, value_parser = one_of(PAGE_CACHES), default_value = "auto")]
     pub(crate) page_cache: PageCacheUse,
-    /// Measure the host alone
+    /// Measure only the host
     #[arg(long, conflicts_with = "csd")]
     pub(crate) quick: bool,
     #[command(flatten)]
     pub(crate) security: SecurityArgs,
-    /// Write what was found as JSON; - for standard output
+    /// Write the findings as JSON; - for standard output
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<PathBuf>,
 }
@@ -217,44 +217,44 @@ pub(crate) struct DoctorArgs {
 pub(crate) struct InspectArgs {
     /// A data set, a recipe file, or the name of a built-in recipe
     pub(crate) path: String,
-    /// Of a store: read all of it and name every record that is damaged; status 1 if one is
+    /// Of a store: read all of it and name every damaged record; status 1 if there is one
     #[arg(long, conflicts_with = "sheet")]
     pub(crate) verify: bool,
-    /// Of a recipe: write a contact sheet (HTML) of samples as it makes them
+    /// Of a recipe: write a contact sheet (HTML) of samples made with it
     #[arg(long, value_name = "FILE.html")]
     pub(crate) sheet: Option<PathBuf>,
-    /// The samples of the sheet; without it, images are generated
+    /// The samples for the sheet; without it, images are generated
     #[arg(long, requires = "sheet")]
     pub(crate) data: Option<PathBuf>,
-    /// How many samples the sheet shows, or all where there are fewer
+    /// How many samples the sheet shows, or all if there are fewer
     #[arg(long, requires = "sheet", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) samples: u32,
-    /// How often each is made, in an epoch of its own
+    /// How many times each is made, each time in another epoch
     #[arg(long, requires = "sheet", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(crate) epochs: u32,
-    /// Seed of what is drawn
+    /// Seed of the random numbers
     #[arg(long, requires = "sheet", default_value_t = 0)]
     pub(crate) seed: u64,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PackArgs {
-    /// A data set; or stores, whose records are taken over as they are
+    /// A data set; or stores, whose records are copied unchanged
     #[arg(value_name = "SRC", required = true)]
     pub(crate) sources: Vec<PathBuf>,
-    /// The store's folder: new, or left by an attempt to pack the same, which is then continued
+    /// The store's folder: new, or left by an interrupted attempt to pack the same, which then continues
     #[arg(value_name = "DST")]
     pub(crate) store: PathBuf,
-    /// Add to the store that is there
+    /// Add to an existing store
     #[arg(long)]
     pub(crate) append: bool,
-    /// Of stores: only the samples from A up to, not including, B
+    /// Of stores: only the samples from A up to but not including B
     #[arg(long, value_name = "A..B", value_parser = samples)]
     pub(crate) samples: Option<Range<u64>>,
-    /// Begin a new shard before one would be longer
+    /// Most bytes per shard
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30, value_parser = clap::value_parser!(u64).range(4096..=1 << 43))]
     pub(crate) shard_bytes: u64,
-    /// Threads that make records; by default one for each core
+    /// Threads that make records; by default, one per core
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) threads: Option<u16>,
 }
@@ -264,10 +264,10 @@ pub(crate) struct UnpackArgs {
     /// A store
     #[arg(value_name = "SRC")]
     pub(crate) store: PathBuf,
-    /// Where the files go: a folder that is empty or not there
+    /// Where the files go: a folder that is empty or does not exist
     #[arg(value_name = "DST")]
     pub(crate) folder: PathBuf,
-    /// Threads that make files; by default one for each core
+    /// Threads that make files; by default, one per core
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) threads: Option<u16>,
 }
@@ -277,7 +277,7 @@ pub(crate) struct ConvertArgs {
     /// A data set or a store
     #[arg(value_name = "SRC")]
     pub(crate) source: PathBuf,
-    /// The new file; its ending is the format: NAME.msgpack for datadings
+    /// The new file; its extension sets the format: NAME.msgpack for datadings
     #[arg(value_name = "DST")]
     pub(crate) file: PathBuf,
 }
@@ -288,11 +288,11 @@ pub(crate) struct UploadArgs {
     /// A data set or a store, here or in another remote store
     #[arg(value_name = "SRC")]
     pub(crate) source: PathBuf,
-    /// Where to: cql://HOST/KEYSPACE/TABLE, s3://BUCKET/PREFIX, gs://, az:// or
+    /// The destination: cql://HOST/KEYSPACE/TABLE, s3://BUCKET/PREFIX, gs://, az:// or
     /// redis://HOST/DB?prefix=PREFIX
     #[arg(value_name = "URL")]
     pub(crate) url: String,
-    /// Write nothing: count what is there, and what would be written
+    /// Write nothing; only count what exists and what would be written
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -304,13 +304,13 @@ pub(crate) struct ConformArgs {
     /// spool:///DIRECTORY
     #[arg(value_name = "ADDRESS", required_unless_present = "write")]
     pub(crate) address: Option<String>,
-    /// The folder that the device serves, where that is this machine's: test files are written
-    /// below it and removed afterwards
+    /// The folder that the device serves, if it is on this machine: test files are written below it and
+    /// removed afterwards
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) security: SecurityArgs,
-    /// Only write the test files, to be copied below the data root of a device elsewhere
+    /// Only write the test files, to be copied into the data root of a device elsewhere
     #[arg(long, value_name = "DIR", conflicts_with_all = ["address", "data", "key_file"])]
     pub(crate) write: Option<PathBuf>,
 }

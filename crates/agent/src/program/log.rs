@@ -18,12 +18,12 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Something that somebody may have to mend.
+    /// Something that may need attention.
     pub(super) fn warn(self, message: &str) {
         self.say("warning", message);
     }
 
-    /// Something that is as it should be.
+    /// Something normal.
     pub(super) fn note(self, message: &str) {
         self.say("note", message);
     }

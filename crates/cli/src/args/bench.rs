@@ -18,12 +18,12 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchWhat {
-    /// Every op by itself, next to torchvision and OpenCV if wanted; or, with --data, the whole engine:
-    /// records in memory become samples
+    /// Measure every op by itself, optionally next to torchvision and OpenCV; or, with --data, the whole
+    /// engine, which turns records in memory into samples
     Ops(Box<BenchOpsArgs>),
-    /// Records are read in shuffled order, and dropped
+    /// Measure reading records in shuffled order; they are then discarded
     Io(BenchIoArgs),
-    /// How busy emulated accelerators are kept, and the fastest that is kept 90 % busy
+    /// Measure how busy emulated accelerators are kept, and the fastest that is kept 90 % busy
     Au(AuArgs),
 }
 
@@ -52,19 +52,19 @@ pub(crate) struct BenchOpsArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Every op alone")]
 pub(crate) struct OpsAloneArgs {
-    /// Only ops of these names: torchvision's functional ones, or as in recipes
+    /// Only these ops, by torchvision's functional names or as in recipes
     #[arg(value_name = "OP", conflicts_with = "data")]
     pub(crate) ops: Vec<String>,
-    /// An image file to work on; by default one is generated
+    /// An image file to work on; by default, one is generated
     #[arg(long, value_name = "FILE", conflicts_with = "data")]
     pub(crate) image: Option<PathBuf>,
-    /// How often everything is measured, in turns
+    /// How many times everything is measured, interleaved
     #[arg(long, value_name = "N", conflicts_with = "data", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: u32,
-    /// Compare with torchvision and OpenCV: a Python interpreter that has both
+    /// A Python interpreter with torchvision and OpenCV, to compare with both
     #[arg(long, value_name = "PYTHON", conflicts_with = "data")]
     pub(crate) peers: Option<PathBuf>,
-    /// What that interpreter runs; by default that of the checkout one stands in
+    /// The script that this interpreter runs; by default, the one in the current checkout
     #[arg(
         long,
         value_name = "FILE",
@@ -83,7 +83,7 @@ pub(crate) struct EngineArgs {
     /// Seed of order and augmentation
     #[arg(long, requires = "data", default_value_t = 42)]
     pub(crate) seed: u64,
-    /// Passes over all records, in turns, after one that is not counted
+    /// Passes over all records, interleaved, after one that is not counted
     #[arg(long, value_name = "N", requires = "data", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) passes: u32,
     /// A built-in recipe or a recipe file
@@ -97,7 +97,7 @@ pub(crate) struct EngineArgs {
     /// How pixels are computed
     #[arg(long, value_parser = one_of(NUMERICS), requires = "data", default_value = "both")]
     pub(crate) numerics: &'static [Numerics],
-    /// What a decoder is given
+    /// What the decoder is given
     #[arg(
         long,
         value_parser = one_of(FORMS),
@@ -106,14 +106,14 @@ pub(crate) struct EngineArgs {
         default_value = "first,index,store"
     )]
     pub(crate) form: Vec<Form>,
-    /// Numbers of threads; by default 1, and one for each core
+    /// Numbers of threads; by default, 1 and then one per core
     #[arg(long, value_name = "N[,N...]", requires = "data", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) threads: Vec<u32>,
-    /// When boxes are drawn: once, as for a program that is given them, or again in every pass of the
+    /// When crop boxes are drawn: once, as for a program that is given them, or again in every pass of the
     /// rates, as in the epochs of a run
     #[arg(long, value_parser = one_of(DRAWS), requires = "data", default_value = "once")]
     pub(crate) draw: Draw,
-    /// What is measured
+    /// What to measure
     #[arg(
         long,
         value_parser = one_of(PARTS),
@@ -122,14 +122,14 @@ pub(crate) struct EngineArgs {
         default_value = "read,stages,rates"
     )]
     pub(crate) parts: Vec<Part>,
-    /// Write what the recipe draws for each image, one JSON object per line
+    /// Write the random draws of the recipe for each image, one JSON object per line
     #[arg(long, value_name = "FILE", requires = "data")]
     pub(crate) boxes: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchIoArgs {
-    /// A data set; by default the demo's generated images
+    /// A data set; by default, the demo's generated images
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Option<PathBuf>,
     /// Only the first N samples of the data set
@@ -138,16 +138,16 @@ pub(crate) struct BenchIoArgs {
     /// Seed of order and augmentation
     #[arg(long, default_value_t = 42)]
     pub(crate) seed: u64,
-    /// Passes over all records, in turns, after one that is not counted
+    /// Passes over all records, interleaved, after one that is not counted
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) passes: u32,
     /// Write the result as JSON; - for standard output
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<PathBuf>,
-    /// How samples are read; by default both ways
+    /// How samples are read; by default, both ways
     #[arg(long, value_parser = one_of(BENCH_READERS), default_value = "both")]
     pub(crate) reader: &'static [ReaderKind],
-    /// Most reads on their way at once
+    /// Most reads in flight at once
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', default_value = "1,4,16,64", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) depth: Vec<u32>,
 }
@@ -168,7 +168,7 @@ pub(crate) struct AuArgs {
         default_value = "v100,a100,h100"
     )]
     pub(crate) accelerator: Vec<String>,
-    /// A device of the back (may repeat), as in `run`
+    /// A device (may repeat), as in `run`
     #[arg(long, value_name = "SPEC", action = ArgAction::Append)]
     pub(crate) csd: Vec<String>,
     #[command(flatten)]
@@ -176,13 +176,13 @@ pub(crate) struct AuArgs {
     /// Host worker threads
     #[arg(long, value_name = "auto|N", default_value = "auto")]
     pub(crate) workers: String,
-    /// Samples of a batch
+    /// Samples per batch
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch_size: u32,
-    /// How long each rate is measured, and a dozen steps at least
+    /// Seconds for which each rate is measured, and for at least a dozen steps
     #[arg(long, value_name = "S", default_value_t = 8.0)]
     pub(crate) seconds: f64,
-    /// Where what is learnt about images is kept from epoch to epoch
+    /// Where the side index, which makes later epochs cheaper, is kept
     #[arg(long, value_parser = one_of(SIDE_INDICES), default_value = "auto")]
     pub(crate) side_index: SideIndexUse,
     /// Write the result as JSON; - for standard output

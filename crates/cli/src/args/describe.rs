@@ -6,14 +6,14 @@ use clap_complete::Shell;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell that reads them, as in `source <(bothends completions bash)`
+    /// The shell that loads them, as in `source <(bothends completions bash)`
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManArgs {
-    /// The folder that gets man/, bash-completion/, zsh/ and fish/: a `share`
+    /// The folder in which man/, bash-completion/, zsh/ and fish/ are created: a `share` folder
     #[arg(value_name = "DIR")]
     pub(crate) share: PathBuf,
 }

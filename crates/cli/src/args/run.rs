@@ -26,14 +26,14 @@ Examples:
   With a device on another machine, and a report to look at afterwards:
     bothends run --data /mnt/nas/train --recipe imagenet-train \\
       --csd tcp+noise://nas:7070 --key-file shared.key --report run.html
-  Stop it and resume it, to the sample:
+  Stop it and resume at the exact sample:
     bothends run --data /data/train --recipe imagenet-train --epochs 90 \\
       --checkpoint state.json --checkpoint-every 5m
     bothends run --data /data/train --recipe imagenet-train --epochs 90 \\
       --resume state.json";
 
 fn strategies() -> String {
-    format!("Who preprocesses what: {}", StrategyConfig::names())
+    format!("Which prong preprocesses which batches: {}", StrategyConfig::names())
 }
 
 #[derive(Debug, clap::Args)]
@@ -65,15 +65,15 @@ pub(crate) struct DataArgs {
     ///
     /// Shards are those of WebDataset, MDS, TFRecord, Parquet, Arrow, LitData, datadings, HDF5 and FFCV.
     ///
-    /// Every batch has samples of each data set in proportion to the weights (1 if there
-    /// is none). Devices look for the files of a data set below a folder with its name, or below
-    /// the data root that they are given for it: --data-root NAME=DIR.
+    /// Every batch has samples of each data set in proportion to the weights (by default 1). Devices look
+    /// for the files of a data set below a folder with its name, or below the data root given for it:
+    /// --data-root NAME=DIR.
     #[arg(long, value_name = "[NAME=]PATH", required = true, action = ArgAction::Append)]
     pub(crate) data: Vec<OsString>,
     /// When an epoch of a mix ends: first (a data set is exhausted), all (all are), or after N samples
     ///
-    /// With all, data sets that are exhausted begin again. With a number, each goes on in the next
-    /// epoch where it was.
+    /// With all, exhausted data sets begin again. With a number, each continues in the next epoch where it
+    /// stopped.
     #[arg(
         long,
         value_name = "first|all|N",
@@ -84,7 +84,7 @@ pub(crate) struct DataArgs {
     /// Draw the samples of each data set of a mix with replacement
     #[arg(long, hide_short_help = true)]
     pub(crate) mix_replacement: bool,
-    /// Labels of a mix: merge (one class for each class name), keep, or offset (classes of their own)
+    /// Labels of a mix: merge (one class per class name), keep, or offset (separate classes)
     #[arg(
         long,
         value_name = "merge|keep|offset",
@@ -107,9 +107,9 @@ pub(crate) struct DataArgs {
     /// Order of an epoch
     #[arg(long, value_parser = one_of(SHUFFLES), default_value = "full", hide_short_help = true)]
     pub(crate) shuffle: Shuffle,
-    /// Further fields of samples, besides image and label, that batches have; `bothends inspect` lists them
+    /// Further fields, besides image and label, to deliver with batches; `bothends inspect` lists them
     ///
-    /// NAME:text and NAME:bytes say what the bytes of a field are taken for.
+    /// NAME:text and NAME:bytes say how to interpret the bytes of a field.
     #[arg(
         long,
         value_name = "NAME[,NAME...]",
@@ -117,7 +117,7 @@ pub(crate) struct DataArgs {
         hide_short_help = true
     )]
     pub(crate) fields: Vec<String>,
-    /// Only the first N samples of the data set
+    /// Use only the first N samples of the data set
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
     /// Run the data set K times in one epoch, with distinct sample ids
@@ -131,16 +131,16 @@ pub(crate) struct DataArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Host")]
 pub(crate) struct HostArgs {
-    /// Worker threads; auto: one for each processor this process may use
+    /// Worker threads; auto: one per CPU that this process may use
     ///
-    /// Where a launcher (torchrun, Slurm, MPI) runs several ranks on this machine, auto divides
-    /// the processors among them.
+    /// If a launcher (torchrun, Slurm, MPI) runs several ranks on this machine, auto divides the CPUs among
+    /// them.
     #[arg(long, value_name = "auto|N", default_value = "auto")]
     pub(crate) workers: String,
-    /// Who preprocesses what
+    /// Which prong preprocesses which batches
     #[arg(long, value_name = "NAME", default_value = "ordered", help = strategies())]
     pub(crate) strategy: String,
-    /// What the epoch is run for: throughput, energy or host-cpu-cap=P (percent)
+    /// What to optimise: throughput, energy or host-cpu-cap=P (percent)
     #[arg(
         long,
         value_name = "GOAL",
@@ -151,21 +151,22 @@ pub(crate) struct HostArgs {
     /// How samples are read
     #[arg(long, value_parser = one_of(READERS), default_value = "auto", hide_short_help = true)]
     pub(crate) reader: ReaderKind,
-    /// Where what is learnt about images is kept from epoch to epoch
+    /// Where the side index, which makes later epochs cheaper, is kept
     #[arg(long, value_parser = one_of(SIDE_INDICES), default_value = "auto", hide_short_help = true)]
     pub(crate) side_index: SideIndexUse,
-    /// Whether data are read through the page cache
+    /// Whether to read data through the page cache
     #[arg(long, value_parser = one_of(PAGE_CACHES), default_value = "auto", hide_short_help = true)]
     pub(crate) page_cache: PageCacheUse,
-    /// Most bytes of JPEGs that are transcoded while the host is idle: auto, off, or such as 50G
+    /// Limit for JPEGs that are transcoded while the host is idle: auto, off, or a size such as 50G
     ///
-    /// Workers without work make of each JPEG what a store has: a crop of it is then decoded in little more
-    /// than half the time. It is kept in the cache directory ($XDG_CACHE_HOME/bothends) and takes 1.35 times
-    /// the room of the files. Nothing is written where the disk has not twice that room. With auto it grows
-    /// only for data on other machines that fit in as a whole, within 64 GiB and on a disk of this machine.
-    /// What is in it is read in any case.
+    /// Idle workers transcode each JPEG into the blocks of a store, from which a crop is decoded in little
+    /// more than half the time. The blocks are kept in the cache directory ($XDG_CACHE_HOME/bothends) and
+    /// take 1.35 times the space of the files. Nothing is written if the disk does not have twice that
+    /// space. With auto, the cache grows only for data on other machines that fit in as a whole, within 64
+    /// GiB and on a local disk. What is in it is used in any case.
     ///
-    /// With --cache it bounds that directory; for remote data, the records kept there: auto is then 64 GiB.
+    /// With --cache, the limit applies to that directory; for remote data, to the records kept there, and
+    /// auto is 64 GiB.
     #[arg(
         long,
         value_name = "auto|off|SIZE",
@@ -175,33 +176,33 @@ pub(crate) struct HostArgs {
     pub(crate) cache_size: String,
     /// Of remote data: the most requests in flight
     ///
-    /// Within it, as many are in flight as raise throughput. From 1 to 4096; by default, 256.
+    /// Within it, only as many are in flight as raise throughput. From 1 to 4096; by default, 256.
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = at_least_1())]
     pub(crate) fetch_requests: Option<u32>,
-    /// Of remote data: the most bytes that are requested and not yet with the workers, such as 256M
+    /// Of remote data: the most bytes requested and not yet handed to workers, such as 256M
     ///
-    /// A quarter of it may be in flight (with --fetch-requests, all of it). The rest is for records that arrived before those that are
-    /// needed first. It is part of --memory; the default is a quarter of that, or depends on the
-    /// memory that is available.
+    /// A quarter of it may be in flight (with --fetch-requests, all of it). The rest is for records that
+    /// arrive earlier than those needed first. It is part of --memory; the default is a quarter of that, or
+    /// depends on the available memory.
     #[arg(long, value_name = "BYTES", hide_short_help = true)]
     pub(crate) fetch_reorder: Option<String>,
     /// Directory in which records fetched from a remote store are kept for later epochs
     ///
-    /// What is there is read from the local disk and not fetched again, by this run, by others at the same
-    /// time, and by later ones. Each record has a checksum, and is used only as long as its object is the one that
-    /// it was fetched from. --cache-size bounds it, 64 GiB unless it says otherwise; a full cache takes no more.
-    /// The directory may be deleted at any time. For data on this machine the block cache is kept there.
+    /// Records in it are read from the local disk instead of being fetched again, by this run, by others at
+    /// the same time, and by later ones. Each record has a checksum, and is used only as long as its object
+    /// is unchanged. --cache-size sets the limit, by default 64 GiB; nothing is added to a full cache. The
+    /// directory may be deleted at any time. For data on this machine, it holds the block cache.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) cache: Option<PathBuf>,
     /// Most memory that batches may take on the host, in MiB
     ///
-    /// It covers batches that are being made, wait or are with the consumer, their copies in the
-    /// output's form, and what mixing keeps; a run that needs more is refused. Decoding may
-    /// take as much again, all workers together: images wait for each other, and one that alone
-    /// needs more is a bad sample (with devices, one that needs more than 1 GiB). The reader's
-    /// buffers, the list of samples and the program come on top. The default is as much as is
-    /// useful, up to an eighth of what is available to this process (at least 160, within a
-    /// quarter). Memory that no batch has needed yet is not taken.
+    /// It covers batches that are being made, are waiting or are with the consumer, their copies in the
+    /// output format, and what mixing keeps; a run that needs more is refused. Decoding may take as much
+    /// again in all workers together: images wait for each other, and one that needs more by itself is a
+    /// bad sample (with devices, one that needs more than 1 GiB). The reader's buffers, the list of samples
+    /// and the program come on top. The default is as much as is useful, up to an eighth of the memory
+    /// available to this process (at least 160, within a quarter). Memory that no batch has needed yet is
+    /// not allocated.
     #[arg(long, value_name = "MIB", hide_short_help = true, value_parser = at_least_1())]
     pub(crate) memory: Option<u32>,
 }
@@ -213,32 +214,32 @@ pub(crate) struct DeviceArgs {
     /// tls://HOST:PORT, unix:///PATH, spool:///DIRECTORY, nvme-tcp://HOST:PORT (a drive),
     /// cuda:N (a GPU), pool://HOST:PORT,...
     ///
-    /// tcp://HOST:PORT is for agents on this machine. nvme-tcp://HOST:PORT[/NQN] is a drive with programs, and no
-    /// agent on it; nvme:///dev/ngXnY is such a drive of this machine. A pool's members come and go while the epoch runs: pool://HOST:PORT,... lists them,
-    /// pool+file:///PATH has one address in each line, pool+dns://HOST:PORT is all addresses of a name, and
-    /// pool+registry://HOST:PORT,... are those that announce themselves to one of these agents.
+    /// tcp://HOST:PORT is for agents on this machine. nvme-tcp://HOST:PORT[/NQN] is a drive that runs
+    /// programs, without an agent on it; nvme:///dev/ngXnY is such a drive in this machine. A pool's
+    /// members come and go while the epoch runs: pool://HOST:PORT,... lists them, pool+file:///PATH has one
+    /// address per line, pool+dns://HOST:PORT is all addresses of a name, and pool+registry://HOST:PORT,...
+    /// are those that announce themselves to one of these agents.
     #[arg(long, value_name = "SPEC", action = ArgAction::Append)]
     pub(crate) csd: Vec<String>,
     #[command(flatten)]
     pub(crate) security: SecurityArgs,
     /// Fail if a device cannot be reached, or refuses, at the start
     ///
-    /// Without it the run goes on, and a device that is not emulated is tried again until it is
-    /// there.
+    /// Without it, the run continues, and a device that is not emulated is retried until it is there.
     #[arg(long, hide_short_help = true)]
     pub(crate) require_devices: bool,
     /// Recompute rows of P% of the device batches on the host, to catch a device that lies
     ///
-    /// The first two batches of every device on another machine are recomputed in any case, the
-    /// first one as a whole, and rows of two batches of each epoch at least. 100% recomputes
-    /// everything. A device that has returned wrong samples is used no more; where others of its
-    /// batches have been delivered by then, the run ends.
+    /// For every device on another machine, the first batch is recomputed as a whole in any case, as are
+    /// rows of the second batch and of at least two batches per epoch. 100% recomputes everything. A device
+    /// that returns wrong samples is no longer used; if other batches from it have already been delivered,
+    /// the run ends.
     #[arg(long, value_name = "P%", default_value = "1%", hide_short_help = true)]
     pub(crate) audit: String,
-    /// Name of the training job, for agents that several jobs share: its ranks give the same one
+    /// Name of the training job, for agents shared by several jobs; all of its ranks give the same name
     ///
-    /// Jobs that need batches at the same time have an agent's workers in proportion to
-    /// --share and --priority. A job without a name is one for itself.
+    /// Jobs that need batches at the same time get an agent's workers in proportion to --share and
+    /// --priority. A process without a job name is a job by itself.
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) job: Option<String>,
     /// Priority of the job, -4 to 4: each step doubles its part of an agent [default: 0]
@@ -250,10 +251,10 @@ pub(crate) struct DeviceArgs {
         allow_negative_numbers = true
     )]
     pub(crate) priority: Option<i64>,
-    /// Part of the job, 1 to 100, relative to the shares of other jobs [default: 1]
+    /// Share of the job, 1 to 100, relative to the shares of other jobs [default: 1]
     #[arg(long, value_name = "W", hide_short_help = true, requires = "job")]
     pub(crate) share: Option<u64>,
-    /// Measure each prong alone for so many seconds first; gives `efficiency`
+    /// First measure each prong alone for this many seconds; gives `efficiency`
     #[arg(long, value_name = "SECONDS", hide_short_help = true)]
     pub(crate) measure_alone: Option<f64>,
 }
@@ -261,7 +262,7 @@ pub(crate) struct DeviceArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Consumer")]
 pub(crate) struct ConsumerArgs {
-    /// What consumes batches: host, sim:NAME, sim:RATE (images per second)
+    /// The consumer of batches: host, sim:NAME, sim:RATE (images per second)
     #[arg(long, value_name = "NAME", default_value = "host")]
     pub(crate) accelerator: String,
     /// Element type of delivered batches
@@ -281,7 +282,7 @@ pub(crate) struct RankArgs {
     /// Number of ranks
     #[arg(long, value_name = "W", default_value_t = 1, hide_short_help = true, value_parser = at_least_1())]
     pub(crate) world: u32,
-    /// A last, incomplete step: drop it, pad it with masked rows, wrap round, or deal it evenly
+    /// An incomplete last step: drop it, pad it with masked rows, wrap around, or split it evenly
     #[arg(long, value_parser = one_of(LASTS), default_value = "pad", hide_short_help = true)]
     pub(crate) last: LastPolicy,
 }
@@ -289,22 +290,21 @@ pub(crate) struct RankArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Checkpoints")]
 pub(crate) struct StateArgs {
-    /// Write the state here when the run stops, a signal stops it, or an epoch ends
+    /// Write the state here when the run ends or is stopped by a signal, and after each epoch
     #[arg(long, value_name = "FILE")]
     pub(crate) checkpoint: Option<PathBuf>,
-    /// Write it during an epoch, too: every N batches, or after a time (30s, 5m, 1h)
+    /// Also write it during an epoch: every N batches, or at an interval (30s, 5m, 1h)
     ///
     /// A run that is killed resumes from there.
     #[arg(long, value_name = "N|TIME", requires = "checkpoint", hide_short_help = true)]
     pub(crate) checkpoint_every: Option<CheckpointEvery>,
     /// Resume from a state
     ///
-    /// It must be the file as it was written, byte for byte, of a run of the same data, recipe,
-    /// batch size, seed and strategy; one of version 1, which has no checksum, is read with a
-    /// note.
+    /// It must be the unchanged file, byte for byte, from a run with the same data, recipe, batch size,
+    /// seed and strategy. A file of version 1, which has no checksum, is read with a note.
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,
-    /// End the run after so many batches of its first epoch
+    /// End the run after this many batches of its first epoch
     #[arg(long, value_name = "BATCHES", hide_short_help = true, value_parser = at_least_1())]
     pub(crate) stop_after: Option<u32>,
 }
@@ -314,10 +314,10 @@ pub(crate) struct StateArgs {
 pub(crate) struct EnergyArgs {
     /// An energy meter (may repeat): auto, rapl, perf, nvml, hwmon, hwmon:CHIP or command:PROGRAM
     ///
-    /// auto takes all that may be read here; the program of command:PROGRAM ARGS prints watts.
+    /// auto takes every meter that can be read here; the program of command:PROGRAM ARGS prints watts.
     #[arg(long = "energy", value_name = "SPEC", action = ArgAction::Append, default_value = "auto", hide_short_help = true)]
     pub(crate) meters: Vec<String>,
-    /// What models energy that nobody meters: a built-in profile or a file
+    /// The profile that models unmetered energy: a built-in one or a file
     #[arg(
         long,
         value_name = "NAME|FILE",
@@ -325,7 +325,7 @@ pub(crate) struct EnergyArgs {
         hide_short_help = true
     )]
     pub(crate) energy_profile: String,
-    /// Meter the idle machine for so many seconds first; gives figures net of idle
+    /// First meter the idle machine for this many seconds; gives figures net of idle
     #[arg(long, value_name = "SECONDS", hide_short_help = true)]
     pub(crate) energy_idle: Option<f64>,
 }

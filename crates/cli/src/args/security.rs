@@ -7,10 +7,10 @@ use bothends_runtime::{RunConfig, TlsFiles};
 
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct SecurityArgs {
-    /// Key that devices and this host share (`bothends-agent keygen`), for tcp+noise://
+    /// Key shared by devices and this host (`bothends-agent keygen`), for tcp+noise://
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) key_file: Option<PathBuf>,
-    /// For tls://: certificates of the authorities that sign those of devices
+    /// For tls://: certificates of the authorities that sign the devices' certificates
     #[arg(long, value_name = "FILE", hide_short_help = true, requires_all = ["tls_cert", "tls_key"])]
     pub(crate) tls_ca: Option<PathBuf>,
     /// For tls://: this host's certificate
@@ -21,7 +21,7 @@ pub(crate) struct SecurityArgs {
     pub(crate) tls_key: Option<PathBuf>,
     /// Let tcp://, which is not encrypted, leave this machine, if the device allows it too
     ///
-    /// It still needs a key. Who can read the network can read the images, and who can write
+    /// It still needs a key. Anyone who can read the network can read the images, and anyone who can write
     /// to it can change them.
     #[arg(long, hide_short_help = true)]
     pub(crate) insecure: bool,

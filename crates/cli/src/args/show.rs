@@ -14,15 +14,14 @@ pub(crate) struct ShowArgs {
     /// Write a trace for ui.perfetto.dev or chrome://tracing
     #[arg(long, value_name = "FILE.json", hide_short_help = true)]
     pub(crate) trace: Option<PathBuf>,
-    /// Write spans of OpenTelemetry when an epoch is over: to a file of OTLP/JSON lines, or to a
-    /// collector at http://HOST:PORT
+    /// Write OpenTelemetry spans at the end of each epoch: to a file of OTLP/JSON lines, or to a collector
+    /// at http://HOST:PORT
     #[arg(long, value_name = "FILE|URL", hide_short_help = true)]
     pub(crate) trace_otlp: Option<PathBuf>,
     /// Write events as they happen, one JSON object per line, for `bothends report`
     #[arg(long, value_name = "FILE.jsonl", hide_short_help = true)]
     pub(crate) events: Option<PathBuf>,
-    /// Serve Prometheus metrics over HTTP while the run lasts: HOST:PORT, or :PORT for this
-    /// machine alone
+    /// Serve Prometheus metrics over HTTP while the run lasts: HOST:PORT, or :PORT for this machine only
     #[arg(long, value_name = "ADDR", hide_short_help = true)]
     pub(crate) metrics: Option<String>,
     /// Compute the digests of the delivered stream
@@ -32,27 +31,27 @@ pub(crate) struct ShowArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArgs {
-    /// What `run --events` wrote, also of a run that did not end
+    /// The file written by `run --events`, even if the run did not finish
     #[arg(value_name = "EVENTS.jsonl")]
     pub(crate) events: PathBuf,
     /// The page
     #[arg(value_name = "OUT.html")]
     pub(crate) page: PathBuf,
-    /// Write a trace, too, for ui.perfetto.dev or chrome://tracing
+    /// Also write a trace for ui.perfetto.dev or chrome://tracing
     #[arg(long, value_name = "FILE.json")]
     pub(crate) trace: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopArgs {
-    /// Where hosts and agents give their metrics (`--metrics`): HOST:PORT, :PORT for this machine, or
+    /// Where hosts and agents serve their metrics (`--metrics`): HOST:PORT, :PORT for this machine, or
     /// http://HOST:PORT/PATH
     #[arg(value_name = "URL", required = true)]
     pub(crate) urls: Vec<String>,
-    /// Seconds from one look to the next
+    /// Seconds between updates
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     pub(crate) every: f64,
-    /// Print one frame as text, 80 columns wide, after two looks
+    /// Print one frame as text, 80 columns wide, after two readings
     #[arg(long)]
     pub(crate) once: bool,
 }

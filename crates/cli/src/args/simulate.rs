@@ -26,7 +26,7 @@ Examples:
 
 fn strategies() -> String {
     format!(
-        "A strategy (may repeat): {}; by default all but csd",
+        "A strategy (may repeat): {}; by default, all except csd",
         StrategyConfig::names()
     )
 }
@@ -43,29 +43,29 @@ pub(crate) struct SimulateArgs {
     /// A strategy (may repeat)
     #[arg(long, value_name = "NAME", action = ArgAction::Append, help = strategies())]
     pub(crate) strategy: Vec<String>,
-    /// Whether the host makes lost and late batches again; by default as the scenario says
+    /// Whether the host redoes lost and late batches; by default, as in the scenario
     ///
-    /// With off, an epoch that loses a batch waits for it forever: so behave the published
-    /// schemes, and so would any strategy.
+    /// With off, an epoch that loses a batch waits for it forever, as the published schemes do and any
+    /// strategy would.
     #[arg(long, value_parser = one_of(RECOVERIES), value_name = "on|off")]
     pub(crate) recovery: Option<Recovery>,
-    /// Whether strategies are told all rates beforehand, as a run is that remembers those of the
-    /// run before; by default as the scenario says
+    /// Whether strategies know all rates beforehand, as in a run that remembers those of the previous run;
+    /// by default, as in the scenario
     #[arg(long, value_parser = one_of(KNOWN), value_name = "on|off")]
     pub(crate) known: Option<bool>,
-    /// Instead of the scenario's: throughput, energy or host-cpu-cap=P (percent)
+    /// What to optimise instead of the scenario's objective: throughput, energy or host-cpu-cap=P (percent)
     #[arg(long, value_name = "GOAL")]
     pub(crate) objective: Option<String>,
-    /// Play the seeds 1 to N instead of the scenario's
+    /// Play seeds 1 to N instead of the scenario's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) seeds: Option<u64>,
-    /// Play N epochs, each begun while the one before drains, and print a table of each
+    /// Play N epochs, each beginning while the previous one drains, and print a table for each
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) epochs: u32,
     /// Write the results as JSON; - for standard output
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<PathBuf>,
-    /// Name the scenarios, and play none
+    /// List the scenarios without playing any
     #[arg(long)]
     pub(crate) list: bool,
     #[command(flatten)]
@@ -75,19 +75,19 @@ pub(crate) struct SimulateArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Would devices pay?")]
 pub(crate) struct SizingArgs {
-    /// Say what devices would do for a host that `doctor --data --csd --json` measured
+    /// Say what devices would do for a host measured with `doctor --data --csd --json`
     #[arg(long, requires = "doctor", conflicts_with_all = SCENARIO_FLAGS)]
     pub(crate) plan: bool,
-    /// What doctor wrote
+    /// The file that doctor wrote
     #[arg(long, value_name = "FILE", requires = "plan")]
     pub(crate) doctor: Option<PathBuf>,
-    /// A device that doctor measured; by default the first
+    /// A device that doctor measured; by default, the first
     #[arg(long, value_name = "PRESET", requires = "plan")]
     pub(crate) preset: Option<String>,
     /// Numbers of devices
     #[arg(long, value_name = "K[,K...]", requires = "plan", value_delimiter = ',', default_value = "0,1,2,4,8", value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) count: Vec<u32>,
-    /// What is to be fed: a name, or images per second
+    /// The accelerator to feed: a name, or images per second
     #[arg(
         long,
         value_name = "NAME|RATE",
@@ -95,7 +95,7 @@ pub(crate) struct SizingArgs {
         default_value = ACCELERATOR
     )]
     pub(crate) accelerator: String,
-    /// Host workers; by default the most that doctor measured
+    /// Host workers; by default, the most that doctor measured
     #[arg(long, value_name = "N", requires = "plan", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) workers: Option<u32>,
     #[command(flatten)]
@@ -104,14 +104,14 @@ pub(crate) struct SizingArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PoolArgs {
-    /// Instead of devices for this host, plan a pool of agents like the device: how many, over which
-    /// links, at what price
+    /// Plan a pool of agents like the device instead of devices for this host: how many, over which links,
+    /// at what price
     #[arg(long, requires = "plan", conflicts_with = "count")]
     pub(crate) pool: bool,
-    /// Jobs like the measured one that share the pool
+    /// The number of jobs like the measured one that share the pool
     #[arg(long, value_name = "N", requires = "pool", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) jobs: u32,
-    /// What an hour of an agent costs, in any currency
+    /// The cost of an agent per hour, in any currency
     #[arg(long, value_name = "PRICE", requires = "pool", value_parser = price)]
     pub(crate) agent_price: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! Flags that take one of a few words: what each word stands for, and what `--help` says of it.
+//! Flags that take one of a few words: what each word stands for, and its help text.
 
 use bothends_bench::ops::{Draw, Form, Part};
 use bothends_core::epoch::Recovery;
@@ -23,17 +23,17 @@ pub(crate) const READERS: &[Word<ReaderKind>] = &[
 pub(crate) const SIDE_INDICES: &[Word<SideIndexUse>] = &[
     (
         "auto",
-        "In the cache directory ($XDG_CACHE_HOME/bothends), 20 GiB of all data sets at most",
+        "In the cache directory ($XDG_CACHE_HOME/bothends), at most 20 GiB for all data sets",
         SideIndexUse::Auto,
     ),
     (
         "beside",
-        "Beside the data, for storage that several machines share",
+        "With the data, for storage that several machines share",
         SideIndexUse::Beside,
     ),
     (
         "off",
-        "Neither read nor written; the prongs' rates are not remembered from run to run either",
+        "Neither read nor written; nor are the prongs' rates remembered from run to run",
         SideIndexUse::Off,
     ),
 ];
@@ -41,11 +41,11 @@ pub(crate) const SIDE_INDICES: &[Word<SideIndexUse>] = &[
 pub(crate) const PAGE_CACHES: &[Word<PageCacheUse>] = &[
     (
         "auto",
-        "Through it when the data set takes at most half of the memory that is available",
+        "Through it if the data set fits into half of the available memory",
         PageCacheUse::Auto,
     ),
     ("through", "Through it", PageCacheUse::Through),
-    ("past", "Past it, where the file system allows that (O_DIRECT)", PageCacheUse::Past),
+    ("past", "Past it, if the file system allows that (O_DIRECT)", PageCacheUse::Past),
 ];
 
 pub(crate) const DTYPES: &[Word<Dtype>] = &[
@@ -77,9 +77,9 @@ pub(crate) const NUMERICS: &[Word<&[Numerics]>] = &[
 ];
 
 pub(crate) const FORMS: &[Word<Form>] = &[
-    ("first", "A file as in a first epoch", Form::First),
-    ("index", "A file, with what an earlier visit left to know about it", Form::Index),
-    ("store", "What a store has of it", Form::Store),
+    ("first", "A file, as in the first epoch", Form::First),
+    ("index", "A file with its side index from an earlier visit", Form::Index),
+    ("store", "The blocks of a store", Form::Store),
 ];
 
 pub(crate) const DRAWS: &[Word<Draw>] =
@@ -87,7 +87,7 @@ pub(crate) const DRAWS: &[Word<Draw>] =
 
 pub(crate) const PARTS: &[Word<Part>] = &[
     ("read", "Opening and reading each file", Part::Read),
-    ("stages", "One thread: time of an image, and of its stages", Part::Stages),
+    ("stages", "On one thread: the time for an image and for each stage", Part::Stages),
     ("rates", "Images per second by number of threads", Part::Rates),
 ];
 
