@@ -484,7 +484,7 @@ class Connection:
         self.sock.settimeout(GREETING_SECONDS)
         header, theirs = self.receive()
         if header.kind != GREET or len(theirs) != 32:
-            raise Malformed("a first message that is no greeting")
+            raise Malformed("a first message that is not a greeting")
         ours, key = secrets.token_bytes(32), self.device.key
 
         def proof(role):

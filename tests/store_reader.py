@@ -94,7 +94,7 @@ def read_manifest(path):
     text = path.read_bytes()
     need(len(text) <= 1 << 26, "it is too long")
     manifest = json.loads(text)
-    need(isinstance(manifest, dict) and "hash" in manifest, "it is no manifest")
+    need(isinstance(manifest, dict) and "hash" in manifest, "it is not a manifest")
     stated = manifest.pop("hash")
     canonical = json.dumps(
         manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False
@@ -183,7 +183,7 @@ def cut(data, ends):
 def read_header(data):
     need(len(data) >= HEADER, "it is cut short")
     magic, version, flags, at, length, index_sum, own_sum = take("8sIIQQQQ", data)
-    need(magic == b"BESHARD\0", "it is no shard")
+    need(magic == b"BESHARD\0", "it is not a shard")
     need(own_sum == checksum(data[:40]), "its header has another checksum")
     need(version == 1 and flags == 0, f"version {version}, flags {flags} are not known")
     return at, length, index_sum

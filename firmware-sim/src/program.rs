@@ -37,8 +37,8 @@ const DEATH: i32 = 137;
 const LOADED: &str = if cfg!(feature = "wasm") {
     "As an NVMe device it runs programs that hosts load: WebAssembly, type C0h."
 } else {
-    "As an NVMe device it runs its own programs alone. A build that also runs programs that hosts load, as \
-     WebAssembly: cargo install bothends --features wasm"
+    "As an NVMe device it runs only its own programs. For a build that also runs programs that \
+    hosts load, as WebAssembly: cargo install bothends --features wasm"
 };
 
 /// Emulates a computational storage device that serves preprocessed batches.
@@ -256,8 +256,8 @@ fn serve_nvme(
 ) -> Result<()> {
     if args.rate.is_some() || args.once || !args.faults.is_empty() {
         bail!(
-            "an NVMe device has the times of its preset, no faults, and serves all hosts that come; \
-             give none of --rate, --fault and --once"
+            "an NVMe device has the times of its preset, no faults, and serves all hosts; give \
+            none of --rate, --fault and --once"
         );
     }
     let [DataRoot { name: None, path }] = args.media.as_slice() else {

@@ -63,7 +63,7 @@ if $bothends --csd "nvme:///dev/$(ls /dev | grep '^nvme0n' | head -1)" \
     --require-devices >/said 2>&1; then
     fail "a block device was used"
 fi
-grep -q "is a block device, which takes no NVMe commands; name" /said || fail "no remedy for a block device: $(cat /said)"
+grep -q "is a block device, which does not accept NVMe commands; name" /said || fail "no remedy for a block device: $(cat /said)"
 
 # A run that is killed leaves its sets of ranges in the controller.
 step killed

@@ -154,7 +154,7 @@ pub fn request(at: SocketAddr, method: &str, path: &str, body: &[u8]) -> Result<
     stream.read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-    status.ok_or_else(|| Error::other("no answer of HTTP"))
+    status.ok_or_else(|| Error::other("not an HTTP answer"))
 }
 
 /// The first line of the answer to one command.

@@ -278,10 +278,9 @@ fn files_that_are_replaced_under_a_running_agent_change_no_stream() -> Result<()
     // The agent says that they are other files; where it does not, the audits find it.
     let failure = epoch.back[0].failure.clone().unwrap_or_default();
     let said = format!("{notes} {failure}");
-    let is_found =
-        ["was replaced or changed beside the device", "returned wrong samples"]
-            .iter()
-            .any(|part| said.contains(part));
+    let is_found = ["was replaced or changed on the device", "returned wrong samples"]
+        .iter()
+        .any(|part| said.contains(part));
     ensure!(is_found, "{said}: {epoch:?}");
     assert_same(&setup, &epoch)
 }

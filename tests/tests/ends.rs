@@ -124,7 +124,7 @@ fn a_signal_ends_the_run_after_its_step_and_the_state_goes_on() -> Result<()> {
         let ended = host.end()?;
         let words = host.words();
         ensure!(ended.code() == Some(status), "{signal}: {ended}: {words}");
-        ensure!(words.contains("go on with --resume"), "{words}");
+        ensure!(words.contains("continue with --resume"), "{words}");
         let epoch = host.epoch()?;
         let samples = epoch["samples"].as_u64().context("samples")?;
         ensure!((1..whole.samples).contains(&samples), "{epoch}");
@@ -181,7 +181,7 @@ fn a_state_that_cannot_be_written_meanwhile_is_noted() -> Result<()> {
     ensure!(ended.code() == Some(143), "{ended}: {words}");
     ensure!(words.contains("error: cannot write the checkpoint"), "{words}");
     ensure!(words.contains("stopped by SIGTERM: no state was kept"), "{words}");
-    ensure!(!words.contains("go on with"), "{words}");
+    ensure!(!words.contains("continue with"), "{words}");
     Ok(())
 }
 
@@ -197,7 +197,7 @@ fn a_result_that_cannot_be_written_is_named_and_the_signal_has_the_status() -> R
     let words = host.words();
     ensure!(ended.code() == Some(143), "{ended}: {words}");
     ensure!(words.contains("error: cannot write "), "{words}");
-    ensure!(words.contains("go on with --resume"), "{words}");
+    ensure!(words.contains("continue with --resume"), "{words}");
     ensure!(host.rest()?.samples < u64::from(REPEAT * N_GENERATED));
     Ok(())
 }

@@ -259,7 +259,7 @@ fn what_cannot_be_metered_or_modelled_is_one_line() -> Result<()> {
     refuses(
         &["--energy", "watts"],
         2,
-        "`watts` is no meter; use auto, rapl, perf, nvml, hwmon, hwmon:NAME or command:PROGRAM",
+        "`watts` is not a meter; use auto, rapl, perf, nvml, hwmon, hwmon:NAME or command:PROGRAM",
     )?;
     refuses(
         &["--energy", "command:echo cold; exit 3"],
@@ -291,7 +291,11 @@ fn what_cannot_be_metered_or_modelled_is_one_line() -> Result<()> {
              `about`, `host`, `storage`, `links`, `device`, `accelerators` at line 1 column 24"
         ),
     )?;
-    refuses(&["--energy-idle=-1"], 2, "`--energy-idle` wants a number of seconds from 0")
+    refuses(
+        &["--energy-idle=-1"],
+        2,
+        "`--energy-idle` takes a number of seconds, 0 or more",
+    )
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn same_epoch(strategy: &'static str, devices: Vec<String>) -> Result<EpochResul
 
 /// A fault late in an epoch strikes only if the device gets that far, which depends on how
 /// busy this machine is: several attempts, each of which must be whole. Where it never does,
-/// that is said, and no more is known than that every epoch was whole.
+/// that is said, and no details are known than that every epoch was whole.
 const MOST_ATTEMPTS: u32 = 8;
 
 fn suffers(strategy: &'static str, via: &str, fault: &str, struck: Struck) -> Result<()> {

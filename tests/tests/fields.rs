@@ -166,7 +166,7 @@ fn a_mix_has_the_fields_of_each_data_set() -> Result<()> {
     }
     let config = RunConfig { fields: vec!["size".to_owned()], ..config };
     let line = one_line(&Runtime::open(config).err().context("a refusal")?);
-    ensure!(line.contains("a field of another type"), "{line}");
+    ensure!(line.contains("a field of a different type"), "{line}");
     Ok(())
 }
 
@@ -332,7 +332,7 @@ fn what_files_as_they_are_do_not_go_with_is_named() -> Result<()> {
     let as_f32 = RunConfig { output, ..config.clone() };
     let replace = RunConfig { on_bad: BadPolicy::Replace, ..config.clone() };
     for (line, part) in [
-        (refusal(with_device)?, "the host alone makes batches of files as they are"),
+        (refusal(with_device)?, "only the host makes batches of unmodified files"),
         (refusal(as_f32)?, "output `u8`"),
         (refusal(replace)?, "use raise, skip or zero"),
     ] {

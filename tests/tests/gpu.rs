@@ -422,7 +422,7 @@ fn a_driver_that_fails_ends_the_epoch_and_its_state_goes_on() -> Result<()> {
     };
     ensure!(error.kind() == ErrorKind::Device, "{error}");
     ensure!(error.to_string().contains("told to fail"), "{error}");
-    let again = next(&deal, 0).err().context("it is no end")?;
+    let again = next(&deal, 0).err().context("it is not an end")?;
     ensure!(matches!(again.downcast()?, RuntimeError::EndedByError { consumer: 0 }));
     ensure!(all[..] == expected[..all.len()]);
     let mut other = open(&json!({}))?;

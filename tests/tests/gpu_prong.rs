@@ -259,7 +259,7 @@ fn a_gpu_that_there_is_not_is_missing_like_any_device() -> Result<()> {
     let config = RunConfig { devices, ..data.config("ordered") };
     let note = missing(config.clone())?;
     ensure!(note.starts_with("device cuda:4000: no usable GPU: "), "{note}");
-    ensure!(note.ends_with("; the run goes on without it"), "{note}");
+    ensure!(note.ends_with("; the run continues without it"), "{note}");
     let alone = run(data.config("ordered"))?;
     let without = run(config.clone())?;
     ensure!(epoch(&without)?.stream_digest == epoch(&alone)?.stream_digest);

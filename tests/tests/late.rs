@@ -103,7 +103,7 @@ fn a_device_that_comes_late_takes_part_in_the_epoch_that_runs() -> Result<()> {
     let missing = format!("device {address}: cannot reach a device at {address}");
     ensure!(notes[0].starts_with(&missing), "{notes:?}");
     ensure!(
-        notes[0].ends_with("the run goes on without it and tries again"),
+        notes[0].ends_with("the run continues without it and tries again"),
         "{notes:?}"
     );
     ensure!(notes[1].ends_with("it is there and takes part"), "{notes:?}");

@@ -116,7 +116,7 @@ fn a_disk_that_fails_ends_the_run_whatever_the_policy() -> Result<()> {
         ensure!(path.ends_with("broken.jpg"), "{error}");
         ensure!(source.raw_os_error() == Some(5), "{source}");
         let line = error.to_string();
-        ensure!(line.contains("check the storage it lies on"), "{line}");
+        ensure!(line.contains("check the storage it is on"), "{line}");
     }
     Ok(())
 }

@@ -96,7 +96,7 @@ fn a_truncated_jpeg_is_named() -> Result<()> {
         1,
         "sample 0 (a/cut.jpg) cannot be preprocessed by the host: the JPEG image is damaged: it ends in \
          the middle of its entropy-coded data; restore the file; use --on-bad skip, replace or \
-         zero to go on without it",
+         zero to continue without it",
     )
 }
 
@@ -110,7 +110,8 @@ fn a_file_that_is_no_image_is_named() -> Result<()> {
         &["--batch-size", "1"],
         1,
         "sample 0 (a/notes.jpg) cannot be preprocessed by the host: the record is not a JPEG, PNG, BMP, \
-         PNM, GIF, WebP or TIFF image (16 bytes); remove or replace it; use --on-bad skip, replace or zero to go on without it",
+         PNM, GIF, WebP or TIFF image (16 bytes); remove or replace it; use --on-bad skip, \
+         replace or zero to continue without it",
     )
 }
 
@@ -169,7 +170,7 @@ fn numbers_and_objectives_that_make_no_sense() -> Result<()> {
         &data,
         &["--objective", "speed"],
         2,
-        "`speed` is no objective; use throughput, energy, or host-cpu-cap=P with P from 1 to \
+        "`speed` is not an objective; use throughput, energy, or host-cpu-cap=P with P from 1 to \
          100 percent of the workers' time",
     )?;
     with_data(
@@ -189,7 +190,7 @@ fn numbers_and_objectives_that_make_no_sense() -> Result<()> {
         &data,
         &["--strategy", "orderd"],
         2,
-        "`orderd` is no strategy; use cpu, csd, mte, wrr, relaxed or ordered; did you mean \
+        "`orderd` is not a strategy; use cpu, csd, mte, wrr, relaxed or ordered; did you mean \
          `ordered`?",
     )?;
     with_data(
@@ -249,7 +250,7 @@ fn a_pipe_is_no_state() -> Result<()> {
         &["--data", data, "--recipe", "imagenet-train", "--resume", pipe],
         1,
         &format!(
-            "cannot resume: the state {pipe} cannot be read (it is no regular file)"
+            "cannot resume: the state {pipe} cannot be read (it is not a regular file)"
         ),
     )
 }
@@ -592,7 +593,7 @@ fn a_file_that_cannot_be_read_is_named() -> Result<()> {
         std::os::unix::fs::symlink(target, class.join("round.jpg"))?;
         let line = format!(
             "sample 0 (a/round.jpg) cannot be preprocessed by the host: it cannot be read ({why}); use \
-             --on-bad skip, replace or zero to go on without it"
+             --on-bad skip, replace or zero to continue without it"
         );
         with_data(folder.path(), &["--batch-size", "1"], 1, &line)?;
     }

@@ -152,9 +152,9 @@ fn a_run_that_is_killed_leaves_a_page_that_says_so() -> Result<()> {
     let output = report(&events, &[page.to_str().unwrap()])?;
     let said = String::from_utf8(output.stderr)?;
     ensure!(output.status.success(), "{said}");
-    ensure!(said.starts_with("note: This run did not end"), "{said}");
+    ensure!(said.starts_with("note: This run did not finish"), "{said}");
     let page = fs::read_to_string(page)?;
-    ensure!(page.contains("<strong>This run did not end"), "{said}");
+    ensure!(page.contains("<strong>This run did not finish"), "{said}");
     ensure!(
         page.contains("measured with models"),
         "its device was emulated all the same"
@@ -196,7 +196,7 @@ fn bad_event_files_are_refused_with_one_line_that_names_the_defect() -> Result<(
 #[test]
 fn places_that_are_none_are_named() -> Result<()> {
     let collector = "`--trace-otlp https://collector:4318`: give a file, or http://HOST:PORT of a \
-                     collector (one on this machine can pass traces on by TLS)";
+                     collector (a local one can forward traces over TLS)";
     let mut traced = run(&["--trace-otlp", "https://collector:4318"])?;
     let top = |url| {
         let mut top = Command::new(programs::program("bothends")?);
@@ -208,7 +208,7 @@ fn places_that_are_none_are_named() -> Result<()> {
         (&mut top("9100")?, "`9100`: give HOST:PORT, :PORT or http://HOST:PORT/metrics"),
         (
             &mut top(":9100")?,
-            "standard output is no terminal; give --once for one frame as text",
+            "standard output is not a terminal; give --once for one frame as text",
         ),
     ] {
         let output = programs::run(command, PATIENCE)?;

@@ -189,7 +189,7 @@ fn a_toy_that_lies_is_left() {
     let alone = epoch(&exercise, "cpu", None);
     let odd = |row| Damaged { row, what: None };
     for (bad, damaged, part) in [
-        (vec![1000], Vec::new(), "bad rows that there are not"),
+        (vec![1000], Vec::new(), "bad rows that do not exist"),
         (Vec::new(), vec![odd(1000)], "damaged rows that it has not made"),
         (Vec::new(), vec![odd(2), odd(1)], "damaged rows that it has not made"),
         (vec![1], vec![odd(1)], "damaged rows that it has not made"),

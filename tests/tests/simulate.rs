@@ -209,12 +209,12 @@ fn bad_input_is_told_in_one_line() -> Result<()> {
     refuses(
         &["--scenario", "steady", "--strategy", "steal"],
         2,
-        "`steal` is no strategy; use cpu, csd, mte, wrr, relaxed or ordered",
+        "`steal` is not a strategy; use cpu, csd, mte, wrr, relaxed or ordered",
     )?;
     refuses(
         &["--scenario", "steady", "--objective", "speed"],
         2,
-        "`speed` is no objective; use throughput, energy, or host-cpu-cap=P with P from 1 to 100 \
+        "`speed` is not an objective; use throughput, energy, or host-cpu-cap=P with P from 1 to 100 \
          percent of the workers' time",
     )?;
     refuses(
@@ -248,7 +248,7 @@ fn a_wrong_file_is_named_with_its_key() -> Result<()> {
         &["--config", file],
         1,
         &format!(
-            "{file} is no scenario: unknown field `quotta`, expected one of `batch_s`, \
+            "{file} is not a scenario: unknown field `quotta`, expected one of `batch_s`, \
              `workers`, `quota`, `cv`, `slowdown`, `records` at line 6 column 48"
         ),
     )

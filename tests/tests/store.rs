@@ -183,7 +183,7 @@ fn a_killed_packer_is_gone_on_with() -> Result<()> {
     }
     if !killed.join("store.json").exists() {
         let went_on = said(&args, &[data, &killed])?;
-        ensure!(went_on.starts_with("went on behind "), "{went_on}");
+        ensure!(went_on.starts_with("continued after "), "{went_on}");
     }
     same_trees(&whole, &killed)
 }
@@ -225,8 +225,8 @@ fn damage_is_one_bad_sample_and_is_named() -> Result<()> {
     ensure!(named.ends_with(".jpg`): it has another checksum\n"), "{named}");
     let said = String::from_utf8(output.stderr)?;
     let expected = format!(
-        "error: `{}` is damaged in 1 places, 1 of them records; bring the files that are \
-         named back from a copy, or pack the data again\n",
+        "error: `{}` is damaged in 1 places, 1 of them records; restore the named files from a \
+        copy, or pack the data again\n",
         store.display()
     );
     ensure!(said == expected, "{said}");
@@ -242,7 +242,7 @@ fn what_cannot_be_packed_is_said_in_one_line() -> Result<()> {
         (
             refused(&["pack"], &[data, &store])?,
             format!(
-                "error: `{}` is a store already; name a new folder, or add to it with `--append`",
+                "error: `{}` is already a store; name a new folder, or add to it with `--append`",
                 store.display()
             ),
         ),
@@ -255,11 +255,11 @@ fn what_cannot_be_packed_is_said_in_one_line() -> Result<()> {
         ),
         (
             refused(&["unpack"], &[data, folder.path()])?,
-            format!("error: `{}` is no store: it has no store.json", data.display()),
+            format!("error: `{}` is not a store: it has no store.json", data.display()),
         ),
         (
             refused(&["inspect", "--verify"], &[data])?,
-            format!("error: `{}` is no store: it has no store.json", data.display()),
+            format!("error: `{}` is not a store: it has no store.json", data.display()),
         ),
     ];
     for (said, expected) in cases {

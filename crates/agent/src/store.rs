@@ -282,7 +282,7 @@ impl FileStore {
             let wrong = |source| StoreError { path: path.clone(), source };
             let is_again = roots[..nth].iter().any(|other| other.name == *name);
             if is_again || (name.is_none() && roots.len() > 1) {
-                let why = "of several data roots each needs a name of its own: NAME=DIR";
+                let why = "each of several data roots needs its own name: NAME=DIR";
                 return Err(wrong(io::Error::new(io::ErrorKind::InvalidInput, why)));
             }
             let beneath = Beneath::new(path, links).map_err(wrong)?;
@@ -539,7 +539,7 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
         assert!(made.success());
         let error = store.read(wanted("pipe", 0, 1), &mut Vec::new()).unwrap_err();
-        assert_eq!(error.source.to_string(), "it is no regular file");
+        assert_eq!(error.source.to_string(), "it is not a regular file");
         assert!(store.probe("pipe").is_err());
     }
 

@@ -229,7 +229,7 @@ impl Bench {
         }
         if !site.agreed.seen.is_same(file, &identity) {
             return Err(Fault::Machine(format!(
-                "{path} was replaced or changed beside the device since this session began; \
+                "{path} was replaced or changed on the device since this session began; \
                  begin another run to use the new one"
             )));
         }

@@ -387,10 +387,7 @@ fn a_replaced_file_fails_its_jobs_until_the_next_session_which_gets_the_new_one(
     };
     replace(&other);
     let why = conformance::failure(&mut device, &exercise, exercise.job(1, &[0, 1, 2]));
-    assert!(
-        why.contains("a/grey.jpg was replaced or changed beside the device"),
-        "{why}"
-    );
+    assert!(why.contains("a/grey.jpg was replaced or changed on the device"), "{why}");
     // Jobs that do without it are made.
     done(&mut device, &exercise, exercise.job(2, &[0, 2]));
     device.open(&exercise.session()).unwrap();

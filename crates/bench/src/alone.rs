@@ -233,7 +233,7 @@ impl AloneResult {
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = format!(
-            "µs per image on one thread, 224 x 224 x 3 where nothing else is said; medians of \
+            "µs per image on one thread, 224 x 224 x 3 unless stated otherwise; medians of \
              {} rounds\n",
             self.rounds
         );
@@ -262,7 +262,7 @@ impl AloneResult {
                 self.ops.len()
             ),
             None => {
-                "torchvision and OpenCV beside it: --peers PYTHON, or scripts/bench-ops, \
+                "to compare with torchvision and OpenCV: --peers PYTHON, or scripts/bench-ops, \
                      which installs them\n"
                     .to_owned()
             }

@@ -44,7 +44,7 @@ pub enum BenchError {
         source: OpsError,
     },
     /// A name that no op has.
-    #[error("no op is named `{name}`; take one of {names}")]
+    #[error("no op is named `{name}`; use one of {names}")]
     NoSuchOp {
         /// As requested.
         name: String,

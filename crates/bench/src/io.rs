@@ -222,7 +222,7 @@ impl IoResult {
     pub fn table(&self) -> String {
         let Self { records, bytes, passes, .. } = self;
         let mut text = format!(
-            "{records} records of {:.1} kB in shuffled order, {passes} passes in turns; \
+            "{records} records of {:.1} kB in shuffled order, {passes} passes, interleaved; \
              medians of whole passes\n\n",
             *bytes as f64 / 1e3 / (*records).max(1) as f64,
         );

@@ -214,7 +214,7 @@ impl OpsResult {
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = format!(
-            "{}, seed {}: {} images of {:.1} kB in memory, {} passes in turns\n\n",
+            "{}, seed {}: {} images of {:.1} kB in memory, {} passes, interleaved\n\n",
             self.recipe,
             self.seed,
             self.images,
@@ -266,9 +266,9 @@ const LEGEND: [&str; 7] = [
     "tables    headers, tables of codes and resize weights; entropy: bits to coefficients;",
     "IDCT      coefficients to planes; tail: colour, resize, flip. By difference: samples made",
     "          as far as each stage, in passes of their own",
-    "images/s  N threads that each make all samples: median pass, best pass, processor time",
+    "images/s  N threads that each make all samples: median pass, best pass, CPU time",
     "form      first: a file as in a first epoch; index: with the entry points of an earlier visit;",
-    "          store: the row groups that a store has of it",
+    "          store: the row groups in a store",
 ];
 
 impl VariantResult {

@@ -30,7 +30,7 @@ pub(crate) unsafe fn text<'a>(
     }
     // SAFETY: it is not NULL, and the caller guarantees that it ends with a zero byte.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|e| Refusal::argument(format!("`{name}` is no UTF-8 ({e})")))
+    text.to_str().map_err(|e| Refusal::argument(format!("`{name}` is not UTF-8 ({e})")))
 }
 
 /// Writes `numbers` to `room` in C's memory.

@@ -80,7 +80,7 @@ impl Refusal {
     fn panicked(panic: &(dyn Any + Send)) -> Self {
         let said = panic.downcast_ref::<&str>().copied();
         let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Self::bug(&said.unwrap_or("no more is known"))
+        Self::bug(&said.unwrap_or("no details are known"))
     }
 
     /// Keeps the line for `be_last_error`.

@@ -87,8 +87,8 @@ static void no_handle(void) {
 // Results that have no place, and arguments out of range.
 static void no_sense(const char *data) {
     be_loader *none;
-    REFUSED(be_loader_open("{", &none), BE_ERROR_OPTIONS, "the options are no JSON");
-    REFUSED(be_loader_open("\xff", &none), BE_ERROR_ARGUMENT, "is no UTF-8");
+    REFUSED(be_loader_open("{", &none), BE_ERROR_OPTIONS, "the options are not JSON");
+    REFUSED(be_loader_open("\xff", &none), BE_ERROR_ARGUMENT, "is not UTF-8");
     REFUSED(be_loader_open("{\"data\": \"/no/where\", \"recipe\": \"raw\"}", &none),
             BE_ERROR_DATA, "/no/where");
     be_loader *loader = open_loader(data, "");

@@ -20,7 +20,7 @@ const MOST_FILE_BYTES: u64 = 1 << 20;
 /// A number of seconds that a flag was given.
 pub(crate) fn seconds(flag: &str, value: f64) -> Result<Duration, Failed> {
     Duration::try_from_secs_f64(value)
-        .map_err(|_| wrong(format!("`{flag}` wants a number of seconds from 0")))
+        .map_err(|_| wrong(format!("`{flag}` takes a number of seconds, 0 or more")))
 }
 
 /// A built-in recipe by name, else a file.

@@ -132,7 +132,7 @@ pub enum CsdError {
     #[error("the device has no free job slot")]
     Full,
     /// Bytes that are not of this protocol: treat as a lost link.
-    #[error("received bytes that are not of this protocol: {what}")]
+    #[error("received bytes that do not follow this protocol: {what}")]
     Malformed {
         /// The field or rule that failed.
         what: &'static str,
@@ -179,7 +179,7 @@ pub enum CsdError {
         source: io::Error,
     },
     /// Something of others is where something of ours belongs. It was left alone.
-    #[error("`{place}` is not of a spool, so it stays as it is; {remedy}")]
+    #[error("`{place}` does not belong to a spool, so it is left as it is; {remedy}")]
     Foreign {
         /// Its path.
         place: String,

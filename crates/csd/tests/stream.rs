@@ -63,8 +63,8 @@ fn sides_with_the_same_key_or_none_meet() {
 #[test]
 fn sides_with_different_keys_do_not() {
     let cases = [
-        ("a key of 16 bytes", "another of 16 bytes", "has not our key"),
-        ("a key of 16 bytes", "", "has not our key"),
+        ("a key of 16 bytes", "another of 16 bytes", "does not have our key"),
+        ("a key of 16 bytes", "", "does not have our key"),
         ("", "a key of 16 bytes", "asks for a key"),
     ];
     for (host, device, expected) in cases {

@@ -31,7 +31,7 @@ pub enum EnergyError {
     },
     /// A part of it has disappeared.
     #[error(
-        "the meter `{meter}`: {place} is gone; was its driver unloaded or its device taken away?"
+        "the meter `{meter}`: {place} is gone; was its driver unloaded or its device removed?"
     )]
     Gone {
         /// Its name.
@@ -96,7 +96,7 @@ pub enum EnergyError {
     },
     /// A SPEC that does not name a meter.
     #[error(
-        "`{spec}` is no meter; use auto, rapl, perf, nvml, hwmon, hwmon:NAME or command:PROGRAM"
+        "`{spec}` is not a meter; use auto, rapl, perf, nvml, hwmon, hwmon:NAME or command:PROGRAM"
     )]
     Spec {
         /// As given.

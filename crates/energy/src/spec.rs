@@ -186,7 +186,7 @@ mod tests {
         for text in ["", "watt", "rapl:0", "hwmon:", "command:", "command", "command: "] {
             let error = text.parse::<MeterSpec>().unwrap_err().to_string();
             assert!(
-                error.starts_with(&format!("`{text}` is no meter; use auto, rapl")),
+                error.starts_with(&format!("`{text}` is not a meter; use auto, rapl")),
                 "{error}"
             );
         }

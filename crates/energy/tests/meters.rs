@@ -527,7 +527,10 @@ fn nvml_leaves_out_boards_without_a_counter() {
     // 3 NOT_SUPPORTED, of all boards.
     fake.say(3);
     let said = fake.open().unwrap_err().to_string();
-    assert_eq!(said, "no meter `nvml` here: none of 3 boards tells its energy or power");
+    assert_eq!(
+        said,
+        "no meter `nvml` here: none of 3 boards reports its energy or power"
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum NotHere {
     /// Its components are four inks, which the host converts.
-    #[error("it is in four inks")]
+    #[error("it is CMYK")]
     FourInks,
     /// The recipe does more to it than crop, resize and mirror, or makes another size of it.
     #[error("the recipe has steps without a kernel")]
@@ -15,9 +15,7 @@ pub enum NotHere {
     #[error("it is resized in an order or with a filter without a kernel")]
     OtherResize,
     /// It is neither a record of blocks nor a JPEG that the side index describes.
-    #[error(
-        "it is kept in a form without kernels, or no earlier epoch left a note about it"
-    )]
+    #[error("it is stored in a form without kernels, or no earlier epoch has indexed it")]
     OtherForm,
     /// Its box is wider than the kernels' shared memory, or filters take too many inputs.
     #[error("its box is too wide")]

@@ -80,8 +80,7 @@ impl Report {
                     .to_owned()
             }
             Ok(CuFile { standing: Standing::Compatible }) => {
-                "cuFile is not peer-to-peer here, and slower than pinned slots"
-                    .to_owned()
+                "cuFile is not peer-to-peer here, and slower than pinned slots".to_owned()
             }
             Err(why) => why,
         };

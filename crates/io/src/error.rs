@@ -42,7 +42,7 @@ pub enum IoError {
         len: u64,
     },
     /// The storage failed.
-    #[error("cannot {doing} `{}`; check the storage it lies on", path.display())]
+    #[error("cannot {doing} `{}`; check the storage it is on", path.display())]
     Failed {
         /// The step.
         doing: &'static str,

@@ -87,7 +87,7 @@ fn an_item_has_these_bytes() {
     }
     let mut bytes = item.bytes();
     bytes[20] = 4;
-    assert_eq!(Item::read(&bytes), None, "a flag that nobody knows");
+    assert_eq!(Item::read(&bytes), None, "an unknown flag");
     assert_eq!(Item::read(&bytes[1..]), None);
     assert_eq!(HEAD.item(1), Some(Part { at: 1096 + 56, bytes: 56 }));
     assert_eq!(HEAD.item(u32::MAX), None);

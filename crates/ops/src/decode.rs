@@ -180,7 +180,7 @@ impl ImageDecoder {
         pixels.fill(background);
         self.write_rows(&region, pixels);
         let what =
-            lenient.damage.or((!is_odd).then_some("it is not as the standard says"));
+            lenient.damage.or((!is_odd).then_some("it does not follow the standard"));
         self.damage = what.map(|what| Damage { format: "JPEG", what });
         Ok(())
     }

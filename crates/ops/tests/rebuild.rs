@@ -218,8 +218,8 @@ fn a_wrong_remainder_is_refused_in_words() {
     refused(&parts.remainder[..19], "cut short");
     refused(&parts.remainder[..parts.remainder.len() - 1], "does not match its checksum");
     refused(&sealed(&|r| r[4..8].fill(0xff)), "cut short");
-    refused(&sealed(&|r| r[8] = 2), "fields that nobody knows");
-    refused(&sealed(&|r| r[11] = 1), "fields that nobody knows");
+    refused(&sealed(&|r| r[8] = 2), "unknown fields");
+    refused(&sealed(&|r| r[11] = 1), "unknown fields");
     refused(&sealed(&|r| r[8] ^= 1), "another file than the original");
     refused(&sealed(&|r| r[12] ^= 1), "another file than the original");
     refused(&sealed(&|r| r[4] -= 1), "ends before");

@@ -45,7 +45,7 @@ pub enum PackError {
     },
     /// The destination folder is not empty.
     #[error(
-        "`{}` is not empty (there is `{name}`); name a new folder", folder.display()
+        "`{}` is not empty (it contains `{name}`); name a new folder", folder.display()
     )]
     NotEmpty {
         /// The folder.
@@ -55,8 +55,8 @@ pub enum PackError {
     },
     /// The store would be among the data from which it is made.
     #[error(
-        "`{}` lies inside `{}`, and the next attempt would take it for data; \
-         name a folder outside", folder.display(), data.display()
+        "`{}` lies inside `{}`, and the next attempt would treat it as data; name a folder \
+        outside", folder.display(), data.display()
     )]
     Inside {
         /// The destination folder.
@@ -66,7 +66,7 @@ pub enum PackError {
     },
     /// The destination folder is a store.
     #[error(
-        "`{}` is a store already; name a new folder, or add to it with `--append`",
+        "`{}` is already a store; name a new folder, or add to it with `--append`",
         folder.display()
     )]
     AlreadyStore {
@@ -106,8 +106,8 @@ pub enum PackError {
     },
     /// A shard left by an attempt to pack something else.
     #[error(
-        "`{}` does not hold the next records of {source_name}; remove it if nobody wants it, \
-         or name another folder", path.display()
+        "`{}` does not hold the next records of {source_name}; remove it if it is not needed, or \
+        name another folder", path.display()
     )]
     OtherShard {
         /// The shard.
@@ -116,15 +116,15 @@ pub enum PackError {
         source_name: String,
     },
     /// Something that must be a store is not one.
-    #[error("`{}` is no store: it has no store.json", folder.display())]
+    #[error("`{}` is not a store: it has no store.json", folder.display())]
     NotAStore {
         /// The folder.
         folder: PathBuf,
     },
     /// A store where it would be taken for files.
     #[error(
-        "`{}` is a store, and stores are packed and converted where they are a folder of this machine; \
-         copy it to one first, and give the folder's path", path.display()
+        "`{}` is a store, and stores are packed and converted only from a folder on this machine; \
+        copy it to one first, and give the folder's path", path.display()
     )]
     StoreAsFiles {
         /// The store.
@@ -201,14 +201,14 @@ pub enum PackError {
         why: String,
     },
     /// A file that would be written is there.
-    #[error("`{}` is there already; name a new file", path.display())]
+    #[error("`{}` exists already; name a new file", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
     /// The name of a new file does not say what it is to be.
     #[error(
-        "cannot tell which format `{}` is to have; name it NAME.msgpack for datadings", path.display()
+        "cannot tell the format of `{}`; name it NAME.msgpack for datadings", path.display()
     )]
     NoSuchFormat {
         /// The new file.
@@ -216,8 +216,8 @@ pub enum PackError {
     },
     /// Samples that other tools could not open.
     #[error(
-        "the samples of {source_name} are pixels and no image files, which other tools could not \
-         decode; `bothends pack` keeps them as they are"
+        "the samples of {source_name} are pixels rather than image files, which other tools could \
+        not decode; `bothends pack` keeps them as they are"
     )]
     NotImages {
         /// The data set.

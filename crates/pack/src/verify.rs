@@ -158,7 +158,7 @@ impl Verified {
         let mut bytes = ZEROS.to_vec();
         let is_page = file.read_exact_at(&mut bytes, 0).is_ok();
         if is_page && bytes[HEADER_BYTES..].iter().any(|&byte| byte != 0) {
-            self.add(&shard.file(), "there is something behind its header");
+            self.add(&shard.file(), "there is something after its header");
         }
         for (number, line) in index.lines().iter().enumerate() {
             if let Err(what) = record(&file, line, &mut bytes) {
@@ -184,7 +184,7 @@ fn record(file: &File, line: &Line, bytes: &mut Vec<u8>) -> Result<(), String> {
         return Err(OTHER_CHECKSUM.to_owned());
     }
     if filling.iter().any(|&byte| byte != 0) {
-        return Err("there is something behind it that should be zero".to_owned());
+        return Err("there is something after it that should be zero".to_owned());
     }
     Ok(())
 }

@@ -569,7 +569,7 @@ fn an_export_that_fails_leaves_no_file_under_its_name() {
     assert!(refusal(&files, "a.zip").contains("name it NAME.msgpack for datadings"));
     assert!(
         refusal(&Hostile(Vec::new()), "a.msgpack")
-            .contains("are pixels and no image files")
+            .contains("are pixels rather than image files")
     );
     assert!(refusal(&files, "no/a.msgpack").starts_with("cannot write `"));
     fs::write(at("b.msgpack.keys"), "").unwrap();

@@ -31,7 +31,7 @@ fn name(setting: Setting) -> &'static str {
 /// Raised instead of a batch once a loader was told to stop.
 pub(crate) fn stopped(py: Python<'_>) -> PyErr {
     let line =
-        "the loader was told to stop; save its state_dict(), and go on from it later";
+        "the loader was told to stop; save its state_dict(), and continue from it later";
     let made = || {
         let classes = py.import("bothends._errors")?;
         Ok(PyErr::from_value(classes.getattr("Stopped")?.call1((line,))?))

@@ -139,7 +139,7 @@ def test_a_device_that_is_lost_in_mid_epoch_is_warned_of(many: Path) -> None:
     (warning,) = said
     line = str(warning.message)
     assert line.startswith("bothends: device sim:ideal,rate=2000,fault=die@0%: "), line
-    assert line.endswith("the run goes on without it"), line
+    assert line.endswith("the run continues without it"), line
     assert warning.filename == __file__
 
 

@@ -118,15 +118,15 @@ fn gaps(recording: &Recording, drawn: Drawn) -> Vec<String> {
     let n_whole = recording.epochs.iter().filter(|epoch| epoch.figures.is_some()).count();
     if recording.run.is_none() {
         let mut gap = format!(
-            "This run did not end: its record stops after {n_whole} whole epochs, so there are \
-             no figures of the whole run, and no energy."
+            "This run did not finish: its record stops after {n_whole} complete epochs, so there \
+            are no figures for the whole run, and no energy."
         );
         if let Some(open) = recording.epochs.iter().find(|epoch| epoch.figures.is_none())
         {
             let n = open.moments.iter().filter(|m| m.what == What::Delivered).count();
             gap += &format!(
-                " Of epoch {} there are {n} of {} batches; its rate counts full batches until \
-                 the last moment that was written.",
+                " Epoch {} has {n} of {} batches; its rate counts full batches up to the last \
+                recorded moment.",
                 open.epoch, open.n_batches
             );
         }
@@ -137,15 +137,15 @@ fn gaps(recording: &Recording, drawn: Drawn) -> Vec<String> {
     }
     for epoch in recording.epochs.iter().filter(|epoch| epoch.moments_cut > 0) {
         gaps.push(format!(
-            "Of epoch {} the first {} moments were kept and {} later ones were not: its pictures \
-             end early.",
+            "For epoch {}, the first {} moments were kept and {} later ones were not: its charts \
+            end early.",
             epoch.epoch,
             epoch.moments.len(),
             epoch.moments_cut
         ));
     }
     if drawn.every > 1 {
-        gaps.push(format!("Of every {} batches one is drawn as dots.", drawn.every));
+        gaps.push(format!("One of every {} batches is drawn as dots.", drawn.every));
     }
     gaps
 }
@@ -248,7 +248,7 @@ mod tests {
         let read = Recording::read(&mut &whole.as_bytes()[..at]).unwrap();
         let input = ReportInput::from(&read);
         let page = html(&input);
-        assert!(page.contains("This run did not end"), "{:?}", input.gaps);
+        assert!(page.contains("This run did not finish"), "{:?}", input.gaps);
         assert!(page.contains("is cut off") && page.ends_with("</html>\n"));
         // Unknown figures are left out.
         let open = input.runs.last().unwrap();
@@ -263,7 +263,7 @@ mod tests {
         // Only the header.
         let at = whole.find('\n').unwrap();
         let read = Recording::read(&mut &whole.as_bytes()[..=at]).unwrap();
-        assert!(html(&ReportInput::from(&read)).contains("after 0 whole epochs"));
+        assert!(html(&ReportInput::from(&read)).contains("after 0 complete epochs"));
     }
 
     #[test]
@@ -279,7 +279,7 @@ mod tests {
             .collect();
         let input = ReportInput::from(&recording);
         assert_eq!(input.runs[0].events.len(), 2 * 10_000);
-        assert!(input.gaps[0].starts_with("Of every 3 batches one"), "{:?}", input.gaps);
+        assert!(input.gaps[0].starts_with("One of every 3 batches"), "{:?}", input.gaps);
         let images: f64 =
             input.runs[0].rate.iter().map(|s| s.value * (s.to_s - s.from_s)).sum();
         assert!(images > 0.0);

@@ -160,7 +160,7 @@ impl Metrics {
     /// Of data in a remote store.
     fn fetching(&self, text: &mut Text<'_>) {
         let Some(fetches) = &self.fetches else { return };
-        let help = "Requests to the remote store, by what became of them.";
+        let help = "Requests to the remote store, by outcome.";
         text.family("fetch_requests_total", "counter", help);
         for (what, n) in [
             ("sent", fetches.requests),
@@ -171,13 +171,12 @@ impl Metrics {
         ] {
             text.sample("fetch_requests_total", &[("what", what)], count(n));
         }
-        let help =
-            "Records that the cache of fetched records had, by what became of them.";
+        let help = "Records found in the cache of fetched records, by outcome.";
         text.family("record_cache_reads_total", "counter", help);
         for (what, n) in [("hit", fetches.cached), ("damaged", fetches.cache_damaged)] {
             text.sample("record_cache_reads_total", &[("what", what)], count(n));
         }
-        let help = "Bytes that were read from the cache and not fetched.";
+        let help = "Bytes read from the cache instead of being fetched.";
         text.family("record_cache_saved_bytes_total", "counter", help);
         let saved = count(fetches.cached_bytes);
         text.sample("record_cache_saved_bytes_total", &[], saved);
@@ -195,7 +194,7 @@ impl Metrics {
             ),
             (
                 "fetch_reordered_bytes",
-                "Bytes that have come and wait for their turn.",
+                "Bytes that have arrived and wait for their turn.",
                 count(fetches.reordered_bytes),
             ),
         ] {
@@ -244,7 +243,7 @@ impl Metrics {
             }
         }
         for (name, help, value) in [
-            ("epoch", "The epoch under way.", self.epoch),
+            ("epoch", "The current epoch.", self.epoch),
             ("epoch_batches", "Batches that the epoch delivers.", self.n_batches),
             (
                 "epoch_delivered",

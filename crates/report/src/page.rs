@@ -83,7 +83,7 @@ const ONE_PROCESS_TEXT: &str = " These epochs ran one after another in one proce
 const ENERGY_TEXT: &str = "Measured and modelled joules are never added up. A modelled figure is as \
     good as its coefficients: whiskers show its range. Epochs under one profile share its errors, \
     so their ratio is worth more than their ranges side by side.";
-const FETCHES_TEXT: &str = "Records of the whole run that were requested of the remote store, and \
+const FETCHES_TEXT: &str = "Records of the whole run that were requested from the remote store, and \
     for how long nothing more could be requested: as many requests or bytes as may be were in \
     flight, what had come filled its memory, failed requests waited, or all that was known to be \
     needed was requested.";
@@ -140,11 +140,11 @@ fn about(input: &ReportInput) -> String {
     };
     let how = match has_back {
         true => {
-            "bothends gives them a second prong: a device beside the data preprocesses part \
+            "bothends gives them a second prong: a device next to the data preprocesses part \
             of every epoch, and the accelerator receives one stream"
         }
         false => {
-            "In this run the host worked alone; a device beside the data could take part \
+            "In this run the host worked alone; a device next to the data could take part \
             of every epoch off it"
         }
     };
@@ -254,7 +254,7 @@ fn origin(input: &ReportInput) -> String {
         entry("release", &format!("bothends {}", escape(&input.version))),
     ];
     format!(
-        "<dl>\n{}</dl>\n<p>The data of every figure lies in this page as JSON, in the element \
+        "<dl>\n{}</dl>\n<p>The data behind every figure is in this page as JSON, in the element \
          <code>#data</code>.</p>\n",
         entries.concat()
     )

@@ -171,7 +171,7 @@ pub enum RuntimeError {
     },
     /// The epoch ended by an error that one of its consumers was told.
     #[error(
-        "the epoch ended by an error that consumer {consumer} was told; begin the next one"
+        "the epoch ended with an error that consumer {consumer} was told; begin the next one"
     )]
     EndedByError {
         /// That consumer.
@@ -319,7 +319,7 @@ fn gpu_remedy(why: &GpuError) -> &'static str {
     } else if matches!(why, GpuError::OutOfMemory { .. } | GpuError::Slots { .. }) {
         "or deliver batches in host memory (device \"cpu\")"
     } else {
-        "start a new process and go on from the last state"
+        "start a new process and continue from the last state"
     }
 }
 
@@ -330,7 +330,7 @@ fn remedy(source: &std::io::Error) -> &'static str {
         Some(Errno::ENFILE) => "close files of other programs, or raise fs.file-max",
         Some(Errno::ENOMEM) => "give it more memory",
         Some(Errno::EACCES | Errno::EPERM) => "give this user permission to read it",
-        Some(_) | None => "check the storage it lies on, and go on from a checkpoint",
+        Some(_) | None => "check the storage it is on, and continue from a checkpoint",
     }
 }
 
@@ -366,7 +366,7 @@ impl NamesSettings for RuntimeError {
             }
             Self::BadSample { sample, file, why, found_by } => format!(
                 "sample {} ({file}) cannot be preprocessed by {found_by}: {why}; \
-                 use {} skip, replace or zero to go on without it",
+                 use {} skip, replace or zero to continue without it",
                 sample.0,
                 name(Setting::OnBad)
             ),
@@ -388,8 +388,8 @@ impl NamesSettings for RuntimeError {
             ),
             Self::Untrusted { device, batch, sample, n_delivered } => format!(
                 "device {device} returned wrong samples (batch {batch}, sample {}); \
-                 {n_delivered} of its batches had already been delivered; restart from a \
-                 checkpoint of before and remove it from {}",
+                 {n_delivered} of its batches had already been delivered; restart from an earlier \
+                 checkpoint and remove it from {}",
                 sample.0,
                 name(Setting::Devices)
             ),

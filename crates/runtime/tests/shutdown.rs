@@ -464,7 +464,7 @@ fn n7_a_device_that_takes_no_job_is_given_up_and_taken_again() {
             let (given_up, taken_again) = (given_up.unwrap(), taken_again.unwrap());
             assert!(given_up.starts_with("device the device: it has taken no job for 1"));
             assert!(
-                given_up.ends_with("goes on without it and asks again"),
+                given_up.ends_with("continues without it and asks again"),
                 "{given_up}"
             );
             assert_eq!(taken_again, "device the device: it takes jobs again");

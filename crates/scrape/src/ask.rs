@@ -157,14 +157,14 @@ fn body_of(answer: &[u8]) -> Result<String> {
     let malformed = |what: &str| Error::new(ErrorKind::InvalidData, what.to_owned());
     let text = String::from_utf8_lossy(answer);
     let (head, body) =
-        text.split_once("\r\n\r\n").ok_or_else(|| malformed("no answer of HTTP"))?;
+        text.split_once("\r\n\r\n").ok_or_else(|| malformed("not an HTTP answer"))?;
     let mut lines = head.lines();
     let status = lines.next().unwrap_or_default();
     let code = status.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1));
     match code {
         Some(code) if code.starts_with('2') => {}
         Some(_) => return Err(malformed(&format!("the answer is `{status}`"))),
-        None => return Err(malformed("no answer of HTTP")),
+        None => return Err(malformed("not an HTTP answer")),
     }
     let is_chunked = lines.any(|line| {
         let line = line.to_ascii_lowercase();
@@ -273,9 +273,9 @@ mod tests {
                 Err("a chunk that is cut off"),
             ),
             (b"HTTP/1.1 404 Not Found\r\n\r\n", Err("the answer is `HTTP/1.1 404 Not Found`")),
-            (b"SSH-2.0-OpenSSH\r\n\r\n", Err("no answer of HTTP")),
-            (b"", Err("no answer of HTTP")),
-            (b"\xff\xfe", Err("no answer of HTTP")),
+            (b"SSH-2.0-OpenSSH\r\n\r\n", Err("not an HTTP answer")),
+            (b"", Err("not an HTTP answer")),
+            (b"\xff\xfe", Err("not an HTTP answer")),
         ] {
             let answer = says(bytes).get(PATIENCE).map_err(|error| error.to_string());
             assert_eq!(answer.as_deref().map_err(String::as_str), body);

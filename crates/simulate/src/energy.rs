@@ -79,7 +79,7 @@ impl Power {
         let Some((_, json)) = PRESETS.iter().find(|(known, _)| *known == name) else {
             let known = PRESETS.map(|(known, _)| known).join(", ");
             return Err(format!(
-                "`{name}` is no preset: use {known}, or write an object"
+                "`{name}` is not a preset: use {known}, or write an object"
             ));
         };
         serde_json::from_str(json).map_err(|e| format!("preset {name}: {e}"))
@@ -162,7 +162,8 @@ mod tests {
         let unknown = of(r#""clod""#).unwrap_err();
         assert_eq!(
             unknown,
-            "`clod` is no preset: use cloud, newport, smartssd, dpu-bf2, storage-server, or write an object"
+            "`clod` is not a preset: use cloud, newport, smartssd, dpu-bf2, storage-server, or \
+            write an object"
         );
         let negative = PRESETS[0].1.replace("\"value\": 400", "\"value\": -4");
         let error = of(&negative).unwrap_err();

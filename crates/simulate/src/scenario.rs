@@ -162,7 +162,7 @@ pub enum ScenarioError {
         source: std::io::Error,
     },
     /// It is not JSON, or keys are missing, unknown or of the wrong type.
-    #[error("{file} is no scenario")]
+    #[error("{file} is not a scenario")]
     Json {
         /// The file.
         file: String,

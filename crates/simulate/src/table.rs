@@ -11,9 +11,11 @@ const NONE: &str = "–";
 
 /// The notes below a table without recovery.
 const WITHOUT_RECOVERY: &str =
-    "recovery off: no batch that a device loses or delays is made again by the host\n";
-const WITHOUT_RECOVERY_HANGS: &str = "recovery off: no batch that a device loses or delays is made again by the host. `hangs`: the \
-     epoch waits for one forever, as any strategy does without recovery, the published ones too\n";
+    "recovery off: the host does not redo batches that a device loses or delays\n";
+const WITHOUT_RECOVERY_HANGS: &str = "recovery off: the host does not redo batches that a device \
+loses or delays. `hangs`: the \
+     epoch waits for one forever, as any strategy does without recovery, including the published \
+     ones\n";
 
 const HEADINGS: [&str; 11] = [
     "strategy",

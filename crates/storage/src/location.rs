@@ -148,7 +148,7 @@ impl Location {
                     ));
                 }
                 if !has_port(rest) {
-                    return Err(wrong("has a port that is no number"));
+                    return Err(wrong("has a port that is not a number"));
                 }
                 if rest.contains(['?', '#']) {
                     return Err(wrong(
@@ -273,11 +273,11 @@ impl Bucket {
         let (name, account) = match (provider, name.split_once('@')) {
             (Provider::Azure, Some((name, account))) => (name, Some(account.to_owned())),
             (_, Some(_)) => {
-                return Err("has a login in it; credentials belong into the environment");
+                return Err("has a login in it; credentials belong in the environment");
             }
             // Of a password with a slash in it, only a part is here.
             (_, None) if name.contains(':') => {
-                return Err("has a login in it; credentials belong into the environment");
+                return Err("has a login in it; credentials belong in the environment");
             }
             (_, None) => (name, None),
         };
@@ -286,7 +286,7 @@ impl Bucket {
             return Err("names no bucket; write it as scheme://bucket/prefix");
         }
         if prefix.contains(['?', '#']) {
-            return Err("has a query; options belong into the environment or flags");
+            return Err("has a query; options belong in the environment or flags");
         }
         let prefix = prefix.trim_matches('/').to_owned();
         if !prefix.is_empty() && !crate::objects::is_plain(&prefix) {
@@ -304,7 +304,6 @@ fn check_endpoint(endpoint: &str) -> Result<(), StorageError> {
     if is_url && !endpoint.contains('@') {
         return Ok(());
     }
-    let why =
-        "is no endpoint; write it as http://host:port or https://host, without a login";
+    let why = "is not an endpoint; write it as http://host:port or https://host, without a login";
     Err(StorageError::Address { text: without_login(endpoint), why: why.to_owned() })
 }

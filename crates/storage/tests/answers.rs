@@ -336,8 +336,11 @@ fn addresses_that_mean_nothing_are_told_without_their_logins() {
         ("https://host/x?sig=s3cret", "`https://host/x` has a query"),
         ("http://me:s3/cret@host/x", "`http://host/x` has a login in it"),
         ("http://me:12/s3cret@host/x", "`http://host/x` has a login in it"),
-        ("http://me:s3cret/x", "`http://me` has a port that is no number"),
-        ("redis://:s3#cret@host/0", "`redis://host/0` is no address of a Redis"),
+        ("http://me:s3cret/x", "`http://me` has a port that is not a number"),
+        (
+            "redis://:s3#cret@host/0",
+            "`redis://host/0` is not the address of a Redis server",
+        ),
         ("redis://:s3?cret@host/0", "`redis://host/0` has an option that is not known"),
         ("file://x", "names no folder of this machine; write file:///path"),
         ("ftp://host/x", "has a scheme that is not known; use s3://, gs://, az://"),
@@ -350,7 +353,10 @@ fn addresses_that_mean_nothing_are_told_without_their_logins() {
             "redis://:s3cret@host/0?pre=x",
             "`redis://host/0` has an option that is not known",
         ),
-        ("redis://:s3cret@host/zero", "`redis://host/zero` is no address of a Redis"),
+        (
+            "redis://:s3cret@host/zero",
+            "`redis://host/zero` is not the address of a Redis server",
+        ),
     ] {
         let opened =
             Location::parse(url, &Options::default()).and_then(|found| found.open());
@@ -361,7 +367,7 @@ fn addresses_that_mean_nothing_are_told_without_their_logins() {
     let found = Location::parse("s3://bucket/x", &options).unwrap();
     let error = one_line(&found.open().unwrap_err());
     assert!(
-        error.contains("`host:1` is no endpoint; write it as http://host:port"),
+        error.contains("`host:1` is not an endpoint; write it as http://host:port"),
         "{error}"
     );
     let found = Location::parse("az://box/x", &Options::default()).unwrap();

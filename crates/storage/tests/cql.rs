@@ -146,7 +146,7 @@ fn what_a_server_refuses_is_one_line_with_the_remedy() {
     let server = Server::start(Settings { login, ..Settings::default() }).unwrap();
     let at = server.at;
     for (url, words) in [
-        (server.url(), "the server wants a login); set CASSANDRA_USERNAME and"),
+        (server.url(), "the server requires a login); set CASSANDRA_USERNAME and"),
         (format!("cql://me:s3cret-too@{at}/set/images"), "the server refuses the login)"),
         (format!("cql://me:s3cret@{at}/set/others"), "there is no `cql://"),
         (format!("cql://me:s3cret@{at}/set/images"), "there is no `cql://"),
@@ -204,7 +204,7 @@ fn a_server_that_does_not_speak_cql_is_told() {
         }
     });
     let error = fetch(&open(&format!("cql://{at}/set/images")), "a").unwrap_err();
-    assert!(error.to_string().contains("none of CQL's protocol version 4"), "{error}");
+    assert!(error.to_string().contains("not one of CQL protocol version 4"), "{error}");
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn http_keeps_the_contract_with_a_file_that_names_the_others() {
     all(&Subject { objects, put: Box::new(put), marks: Marks::Versions });
     let view = View::start(open(&url, &Options::default())).unwrap();
     let error = bothends_dataset::Storage::list(&view, "").unwrap_err().to_string();
-    assert!(error.contains("name a list file there, with one name a line"), "{error}");
+    assert!(error.contains("name a list file there, with one name per line"), "{error}");
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub fn printed(endpoints: &[Endpoint], between: Duration) -> Result<String, Stri
     let view = View::of(Some(&before), &Look::at(endpoints));
     match &view.absent[..] {
         [first, ..] if view.absent.len() == endpoints.len() => Err(format!(
-            "nobody answers at {}: {}; give the address that `--metrics` names",
+            "nothing answers at {}: {}; give the address that `--metrics` names",
             first.endpoint, first.why
         )),
         _ => Ok(frame::text(&view, PRINTED)),

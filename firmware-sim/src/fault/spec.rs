@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A fault that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{spec}` is no fault; the faults are die@P%, stall@P%:SECONDS, throttle@P%:FACTOR, \
+    "`{spec}` is not a fault; the faults are die@P%, stall@P%:SECONDS, throttle@P%:FACTOR, \
      slow-start, corrupt@P%, lie@P%, duplicate@P%, late@P% and refuse, with P from 0 to 100, \
      SECONDS up to 86400 and FACTOR from 1 to 1000"
 )]
@@ -193,8 +193,9 @@ mod tests {
         ] {
             let error = spec.parse::<Fault>().unwrap_err().to_string();
             assert!(
-                error
-                    .starts_with(&format!("`{spec}` is no fault; the faults are die@P%"))
+                error.starts_with(&format!(
+                    "`{spec}` is not a fault; the faults are die@P%"
+                ))
             );
         }
     }

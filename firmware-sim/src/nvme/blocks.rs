@@ -22,7 +22,7 @@ pub enum MediaError {
         source: std::io::Error,
     },
     /// There is nothing in it.
-    #[error("the media {path} hold nothing; give a folder with files, or an image of at least \
+    #[error("the media {path} is empty; give a folder with files, or an image of at least \
              {BLOCK_BYTES} bytes", path = path.display())]
     Empty {
         /// Which file or folder.

@@ -34,13 +34,16 @@ impl FromStr for NvmeAddress {
         let rest = text.strip_prefix(SCHEME).ok_or("it begins with nvme-tcp://")?;
         let (at, name) = rest.split_once('/').unwrap_or((rest, NAME));
         let wrong = || {
-            format!("`{at}` is no address; write {SCHEME}HOST:PORT, as 127.0.0.1:4420")
+            format!(
+                "`{at}` is not an address; write {SCHEME}HOST:PORT, as 127.0.0.1:4420"
+            )
         };
         let at =
             at.to_socket_addrs().ok().and_then(|mut all| all.next()).ok_or_else(wrong)?;
         if !name.starts_with("nqn.") || name.len() > 223 || !name.is_ascii() {
             return Err(format!(
-                "`{name}` is no NQN; write nqn.YYYY-MM.REVERSE.DOMAIN:NAME in at most 223 characters"
+                "`{name}` is not an NQN; write nqn.YYYY-MM.REVERSE.DOMAIN:NAME in at most 223 \
+                characters"
             ));
         }
         Ok(Self { at, name: name.to_owned() })
@@ -65,7 +68,9 @@ impl FromStr for Advertise {
         };
         let first = found.ok().and_then(|mut all| all.next());
         first.map(Self).ok_or_else(|| {
-            format!("`{text}` is no address; write HOST or HOST:PORT, as 192.0.2.1:4420")
+            format!(
+                "`{text}` is not an address; write HOST or HOST:PORT, as 192.0.2.1:4420"
+            )
         })
     }
 }
@@ -87,7 +92,7 @@ pub(crate) fn start(
     {
         bail!(
             "the preset does not say how its flash is written, and the image may be written; give the preset \
-             `writes`, or take the image's permission to write away"
+             `writes`, or make the image read-only"
         );
     }
     let Some(memory_bytes) =

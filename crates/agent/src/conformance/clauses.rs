@@ -156,7 +156,11 @@ pub const CLAUSES: [Clause; 38] = [
         "Samples of planar records are correct to the byte.",
         Samples(Kind::Planar),
     ),
-    clause("3.3", "Samples of image files are correct to the byte.", Samples(Kind::Images)),
+    clause(
+        "3.3",
+        "Samples of image files are correct to the byte.",
+        Samples(Kind::Images),
+    ),
     clause(
         "3.4",
         "A job without samples succeeds and returns no bytes.",

@@ -130,7 +130,10 @@ pub(super) fn all_slots(visit: &mut Visit<'_>) -> Checked {
     while !expected.is_empty() {
         let completion = visit.answer()?;
         let Some(expected) = expected.remove(&completion.job) else {
-            return broken(format!("it answers job {}, which is none", completion.job.0));
+            return broken(format!(
+                "it answers job {}, which does not exist",
+                completion.job.0
+            ));
         };
         let made = visit.made(completion, 2)?;
         same(&made, &expected, visit.exercise.sample_bytes())?;

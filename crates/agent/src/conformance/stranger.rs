@@ -32,7 +32,9 @@ pub(super) fn another_version(reach: &Reach, exercise: &Exercise) -> Checked {
     let mut talk = Talk::strange(reach, exercise)?;
     talk.say_bytes(&greeting_of(PROTOCOL_VERSION + 1))?;
     let reason = talk.ending()?;
-    ensure(reason.map(drop), || "it hangs up without a word".to_owned())?;
+    ensure(reason.map(drop), || {
+        "it closes the connection without giving a reason".to_owned()
+    })?;
     served(reach, exercise)
 }
 
@@ -213,7 +215,10 @@ pub(super) fn waiting_jobs(reach: &Reach, exercise: &Exercise) -> Checked {
         let (answer, bytes) = talk.answer(session)?;
         let number = u32::try_from(answer.job.0).unwrap_or(N);
         let Some(is_answered) = answered.get_mut(number as usize) else {
-            return broken(format!("it answers job {}, which is none", answer.job.0));
+            return broken(format!(
+                "it answers job {}, which does not exist",
+                answer.job.0
+            ));
         };
         ensure((!std::mem::replace(is_answered, true)).then_some(()), || {
             format!("it answers job {number} twice")
@@ -251,7 +256,7 @@ fn served(reach: &Reach, exercise: &Exercise) -> Checked {
     talk.say(&Message::Job(session, exercise.job(5, &[0, 2]))).map_err(next)?;
     let (answer, _) = talk.answer(session).map_err(next)?;
     ensure((answer.job == JobId(5)).then_some(()), || {
-        format!("the next host: it answers job {}, which is none", answer.job.0)
+        format!("the next host: it answers job {}, which does not exist", answer.job.0)
     })
 }
 
@@ -281,7 +286,7 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 fn needs_a_greeting(reach: &Reach) -> Checked {
     match reach.is_plain() {
         true => Ok(()),
-        false => not_applicable("nobody is greeted there"),
+        false => not_applicable("hosts are not greeted there"),
     }
 }
 

@@ -75,7 +75,9 @@ impl<'a> Visit<'a> {
     /// Hands a job over, with a slot of its own.
     pub(super) fn submit(&mut self, job: Job) -> Checked {
         let submitted = self.device.submit(job, slot(self.exercise));
-        submitted.or_else(|rejected| broken(format!("it takes no job: {}", rejected.why)))
+        submitted.or_else(|rejected| {
+            broken(format!("it does not accept a job: {}", rejected.why))
+        })
     }
 
     /// The answer to one of the jobs that were submitted.

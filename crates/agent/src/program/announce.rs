@@ -120,8 +120,8 @@ impl Announces {
         let is_other = told.is_of_machine() && !self.address.is_of_machine();
         is_other.then(|| {
             format!(
-                "it lists {told}, which hosts on other machines do not reach; give an address that they \
-                 do with --advertise"
+                "it lists {told}, which hosts on other machines cannot reach; give an address \
+                that they can with --advertise"
             )
         })
     }

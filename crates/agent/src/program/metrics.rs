@@ -50,11 +50,16 @@ fn text(counts: &Counts, refusals: &[Arc<Refusals>]) -> String {
     let Counts { stats, results, .. } = counts;
     let version = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
     put("info", "gauge", "The program.", &[(&version, 1.0)]);
-    put("hosts", "gauge", "Hosts that are served.", &[("", counts.hosts.into())]);
-    put("sessions", "gauge", "Sessions that are open.", &[("", counts.sessions.into())]);
-    let help = "Different lists of samples of the open sessions.";
+    put("hosts", "gauge", "Hosts being served.", &[("", counts.hosts.into())]);
+    put("sessions", "gauge", "Open sessions.", &[("", counts.sessions.into())]);
+    let help = "Distinct sample lists of the open sessions.";
     put("tables", "gauge", help, &[("", counts.tables.into())]);
-    put("queue", "gauge", "Jobs taken and not finished.", &[("", stats.queued.into())]);
+    put(
+        "queue",
+        "gauge",
+        "Jobs accepted and not finished.",
+        &[("", stats.queued.into())],
+    );
     let help = "Memory that sessions may use for batches and lists of samples.";
     put("held_bytes", "gauge", help, &[("", float(counts.held_bytes))]);
     put("jobs_total", "counter", "Jobs answered.", &[("", float(stats.jobs))]);
@@ -63,7 +68,7 @@ fn text(counts: &Counts, refusals: &[Arc<Refusals>]) -> String {
     put("refused_samples_total", "counter", help, &[("", float(counts.refused_samples))]);
     let help = "Bytes of records read.";
     put("read_bytes_total", "counter", help, &[("", float(stats.media_read_bytes))]);
-    let help = "Seconds that workers were at samples, all workers together.";
+    let help = "Seconds that workers spent on samples, summed over all workers.";
     put("worker_seconds_total", "counter", help, &[("", counts.worker_seconds)]);
     let help = "CPU seconds of the program.";
     put("cpu_seconds_total", "counter", help, &[("", stats.cpu_seconds)]);
@@ -82,13 +87,13 @@ fn text(counts: &Counts, refusals: &[Arc<Refusals>]) -> String {
         HELP_SHARED,
         &[("", float(stats.shared_samples))],
     );
-    let help = "Memory of samples that several sessions want.";
+    let help = "Memory for samples that several sessions want.";
     put("result_cache_bytes", "gauge", help, &[("", float(results.held_bytes))]);
     let help = "Memory that these may take now.";
     put("result_cache_limit_bytes", "gauge", help, &[("", float(results.limit_bytes))]);
-    let help = "Samples that were not kept for others: there was no room.";
+    let help = "Samples not kept for other sessions, for lack of room.";
     put("result_cache_left_out_total", "counter", help, &[("", float(results.left_out))]);
-    let help = "Kept samples that had changed in memory, and were made again.";
+    let help = "Kept samples that had changed in memory and were made again.";
     put("result_cache_corrupt_total", "counter", help, &[("", float(results.corrupt))]);
     let help = "Agents that have announced themselves to this one.";
     put("members", "gauge", help, &[("", float(counts.members))]);
@@ -106,7 +111,8 @@ fn text(counts: &Counts, refusals: &[Arc<Refusals>]) -> String {
     text
 }
 
-const HELP_SHARED: &str = "Samples that were copied, not made: others wanted the same.";
+const HELP_SHARED: &str =
+    "Samples copied instead of made, because others wanted the same.";
 
 /// What is written for each name: its kind, what it means, and values by their labels.
 type Put<'a> = dyn FnMut(&str, &str, &str, &[(&str, f64)]) + 'a;
@@ -122,14 +128,14 @@ fn put_jobs(jobs: &[JobCounts], put: &mut Put<'_>) {
             put(name, kind, help, &values);
         }
     };
-    let help = "Sessions of a job that are open.";
+    let help = "Open sessions of a job.";
     each("job_sessions", "gauge", help, |job| job.sessions.into());
-    let help = "Samples that a job got.";
+    let help = "Samples delivered to a job.";
     each("job_samples_total", "counter", help, |job| float(job.samples));
     each("job_shared_samples_total", "counter", HELP_SHARED, |job| {
         float(job.shared_samples)
     });
-    let help = "Seconds that workers were at a job's samples, all workers together.";
+    let help = "Seconds that workers spent on a job's samples, summed over all workers.";
     each("job_worker_seconds_total", "counter", help, |job| job.worker_seconds);
 }
 
@@ -146,7 +152,7 @@ fn put_runs(runs: &[RunCounts], put: &mut Put<'_>) {
     let values: Vec<(&str, f64)> =
         values.iter().map(|(label, n)| (label.as_str(), *n)).collect();
     if !values.is_empty() {
-        put("run_sessions", "gauge", "Sessions of a run that are open.", &values);
+        put("run_sessions", "gauge", "Open sessions of a run.", &values);
     }
 }
 

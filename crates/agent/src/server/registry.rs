@@ -105,18 +105,19 @@ impl Registry {
         let Announcement { address, lease } = told;
         let Some((read, line)) = read_address(address) else {
             let address: String = address.escape_debug().take(80).collect();
-            return Err(format!("`{address}` is no address of an agent"));
+            return Err(format!("`{address}` is not the address of an agent"));
         };
         let (is_proved, is_here) = (asker.credential.is_some(), read.is_of_machine());
         if !is_proved && !is_here {
             return Err(format!(
-                "{read} is not on this machine, and who announces it has proved nothing; use \
+                "{read} is not on this machine, and the agent that announces it is not \
+                authenticated; use \
                  tcp+noise:// or tls:// for the registry"
             ));
         }
         if is_here && !asker.is_here {
             return Err(format!(
-                "only its own machine reaches {read}; give the agent an address for others with \
+                "only its own machine can reach {read}; give the agent an address for others with \
                  --advertise"
             ));
         }
@@ -169,8 +170,8 @@ impl Listed {
         }
         if is_crowded(self) {
             return Err(format!(
-                "the registry is full: it lists {MOST_UNPROVED} members that have proved nothing; \
-                 use tcp+noise:// or tls:// for the registry"
+                "the registry is full: it lists {MOST_UNPROVED} members that are not \
+                authenticated; use tcp+noise:// or tls:// for the registry"
             ));
         }
         self.n_bytes += address.len() + 1;

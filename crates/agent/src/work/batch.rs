@@ -189,4 +189,4 @@ fn refuse_if_starved(attempts: &[Attempt]) -> Result<(), String> {
     }
 }
 
-const BROKE: &str = "a worker broke on a sample; its words are in the device's log";
+const BROKE: &str = "a worker panicked on a sample; its message is in the device's log";

@@ -57,8 +57,8 @@ pub(crate) fn conform(args: &ConformArgs) -> Result<(), Failed> {
     ));
     match failed {
         0 => Ok(()),
-        1 => Err(Failed::Run(anyhow!("the device breaks a clause of the protocol"))),
-        n => Err(Failed::Run(anyhow!("the device breaks {n} clauses of the protocol"))),
+        1 => Err(Failed::Run(anyhow!("the device violates a clause of the protocol"))),
+        n => Err(Failed::Run(anyhow!("the device violates {n} clauses of the protocol"))),
     }
 }
 
@@ -87,7 +87,7 @@ fn write(root: Option<&Path>) -> Result<(), Failed> {
     let Some(root) = root else { return Err(wrong("give the device's ADDRESS")) };
     let folder = place(root).map_err(|error| cannot_write(root, &error))?;
     say::line(&format!(
-        "wrote {}; copy that folder below the data root of the device",
+        "wrote {}; copy that folder into the device's data root",
         root.join(folder).display()
     ));
     Ok(())

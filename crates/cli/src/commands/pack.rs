@@ -66,7 +66,7 @@ fn pack_source(
     show.bar.clear();
     if packed.progress.n_found_done > 0 {
         let n = packed.progress.n_found_done;
-        say::text(&format!("went on behind {n} records of an earlier attempt"));
+        say::text(&format!("continued after {n} records of an earlier attempt"));
     }
     describe(store)
 }
@@ -85,7 +85,7 @@ pub(crate) fn unpack(args: &UnpackArgs) -> Result<(), Failed> {
     if unpacked.n_partial > 0 {
         let n = unpacked.n_partial;
         say::text(&format!(
-            "{n} files are not whole: the store has a part of their samples"
+            "{n} files are incomplete: the store has only some of their samples"
         ));
     }
     if unpacked.damages.is_empty() {
@@ -95,8 +95,8 @@ pub(crate) fn unpack(args: &UnpackArgs) -> Result<(), Failed> {
         say::text(&damage.to_string());
     }
     Err(Failed::Run(anyhow::anyhow!(
-        "{} records of `{}` are damaged, and what they held is missing in `{}`; bring the \
-         shards that are named back from a copy, and unpack to another folder",
+        "{} records of `{}` are damaged, and what they held is missing in `{}`; restore the named \
+        shards from a copy, and unpack to another folder",
         unpacked.damages.len(),
         args.store.display(),
         args.folder.display()
@@ -140,7 +140,7 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<(), Failed> {
 pub(crate) fn upload(args: &UploadArgs) -> Result<(), Failed> {
     if !is_url(&args.url) {
         return Err(wrong(format!(
-            "`{}` is no URL; name where to, such as cql://host/keyspace/table",
+            "`{}` is not a URL; give a destination such as cql://host/keyspace/table",
             args.url
         )));
     }
@@ -173,13 +173,13 @@ pub(crate) fn describe(path: &Path) -> Result<(), Failed> {
     let contents = store.contents();
     let n_shards = store.manifest().shards.len();
     say::text(&format!(
-        "{n_shards} shards with {} records of blocks, {} of bytes, {} of what is no sample",
+        "{n_shards} shards with {} records of blocks, {} of bytes, {} that are not samples",
         contents.n_blocks, contents.n_bytes, contents.n_rests
     ));
     let (original, kept) = (contents.original_bytes, contents.shard_bytes);
     let percent = kept.saturating_mul(100).checked_div(original).unwrap_or(100);
     say::text(&format!(
-        "{kept} bytes for {original} original ones ({percent} %, with indices and filled pages)"
+        "{kept} bytes for {original} original ones ({percent} %, including indices and padding)"
     ));
     Ok(())
 }
@@ -195,12 +195,12 @@ pub(crate) fn verify(path: &Path) -> Result<(), Failed> {
     let n_lost = found.damages.iter().filter(|damage| damage.record.is_some()).count();
     match found.damages.len() {
         0 => {
-            say::text(&format!("all {} records are as they were", found.progress.n_done));
+            say::text(&format!("all {} records are intact", found.progress.n_done));
             Ok(())
         }
         n => Err(Failed::Run(anyhow::anyhow!(
-            "`{}` is damaged in {n} places, {n_lost} of them records; bring the files that \
-             are named back from a copy, or pack the data again",
+            "`{}` is damaged in {n} places, {n_lost} of them records; restore the named files \
+            from a copy, or pack the data again",
             path.display()
         ))),
     }

@@ -134,7 +134,7 @@ fn stopped(args: &RunArgs, result: &RunResult) -> String {
         return "no epoch was begun".to_owned();
     };
     let go_on = match &args.state.checkpoint {
-        Some(path) => format!("go on with --resume {}", path.display()),
+        Some(path) => format!("continue with --resume {}", path.display()),
         None => "without --checkpoint no state was kept".to_owned(),
     };
     format!("{batches} batches of epoch {epoch} were delivered; {go_on}")
@@ -240,7 +240,7 @@ fn named(text: &OsStr) -> Result<Option<MixedSource>, Failed> {
     let (path, weight) = match rest.rsplit_once(",weight=") {
         Some((path, weight)) => {
             let number = weight.parse().map_err(|_| {
-                wrong(format!("`--data {name}=…`: the weight `{weight}` is no number"))
+                wrong(format!("`--data {name}=…`: the weight `{weight}` is not a number"))
             });
             (path, number?)
         }

@@ -33,7 +33,7 @@ pub(crate) fn top(args: &TopArgs) -> Result<(), Failed> {
     }
     if !std::io::stdout().is_terminal() {
         return Err(wrong(
-            "standard output is no terminal; give --once for one frame as text",
+            "standard output is not a terminal; give --once for one frame as text",
         ));
     }
     let stop = Arc::new(AtomicBool::new(false));

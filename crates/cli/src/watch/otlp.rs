@@ -69,7 +69,7 @@ impl OtlpTrace {
                 To::Collector(endpoint) => {
                     if let Err(error) = endpoint.post_json(&request, PATIENCE) {
                         say::note(&format!(
-                            "note: no more traces: the collector at {} does not take them: {error}",
+                            "note: no more traces: the collector at {} does not accept them: {error}",
                             endpoint.authority()
                         ));
                         self.to = To::Nowhere;
@@ -90,8 +90,8 @@ impl To {
         }
         let endpoint = Endpoint::parse(&text, PATH).ok_or_else(|| {
             wrong(format!(
-                "`--trace-otlp {text}`: give a file, or http://HOST:PORT of a collector (one on this \
-                 machine can pass traces on by TLS)"
+                "`--trace-otlp {text}`: give a file, or http://HOST:PORT of a collector (a local \
+                one can forward traces over TLS)"
             ))
         });
         endpoint.map(Self::Collector)

@@ -44,7 +44,7 @@ impl Percent {
 /// A text that is no objective.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is no objective; use throughput, energy, or host-cpu-cap=P with P from 1 to 100 \
+    "`{text}` is not an objective; use throughput, energy, or host-cpu-cap=P with P from 1 to 100 \
      percent of the workers' time"
 )]
 #[non_exhaustive]

@@ -55,14 +55,14 @@ pub enum OrderError {
         batch: usize,
     },
     /// Batches whose ends do not increase, or do not finish at the last record.
-    #[error("the ends of the batches do not rise to the {n} samples of the order")]
+    #[error("the batch ends do not increase to the {n} samples of the order")]
     Ends {
         /// Samples that were given.
         n: usize,
     },
     /// A record that the data set does not have.
     #[error(
-        "the order names sample {record} at place {place} and the data set has {n_records}: \
+        "the order names sample {record} at position {place} and the data set has {n_records}: \
          its indices are 0 to {}", n_records.saturating_sub(1)
     )]
     NoSuchRecord {
@@ -308,9 +308,9 @@ mod tests {
         );
         assert!(line(&[-1], &[1]).contains("sample -1 at place 0"));
         assert!(line(&[1, 2], &[2, 2]).contains("batch 1 of the order has no sample"));
-        assert!(line(&[1, 2], &[1]).contains("do not rise to the 2 samples"));
-        assert!(line(&[1, 2], &[2, 1, 2]).contains("do not rise"));
-        assert!(line(&[1], &[u64::MAX]).contains("do not rise"));
+        assert!(line(&[1, 2], &[1]).contains("do not increase to the 2 samples"));
+        assert!(line(&[1, 2], &[2, 1, 2]).contains("do not increase"));
+        assert!(line(&[1], &[u64::MAX]).contains("do not increase"));
         let outside = OrderConfig { rank: 2, world: 2, ..config(5) };
         let line = Order::new(outside, &[1], vec![1]).unwrap_err().to_string();
         assert!(line.starts_with("rank 2 of 2"), "{line}");

@@ -238,7 +238,7 @@ impl fmt::Display for StrategyConfig {
 /// A name that does not belong to a strategy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{name}` is no strategy; use {}{}",
+    "`{name}` is not a strategy; use {}{}",
     StrategyConfig::names(),
     did_you_mean(name, StrategyConfig::all().map(|(name, _)| name))
 )]

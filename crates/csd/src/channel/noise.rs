@@ -76,7 +76,7 @@ pub(crate) fn greet(
         }
         Heard::Foreign(Some(theirs)) => return Err(Protection::Noise.is_not(theirs)),
         Heard::Foreign(None) => {
-            let what = "the device's answer is no Noise handshake";
+            let what = "the device's answer is not a Noise handshake";
             return Err(CsdError::Malformed { what });
         }
         Heard::Shut => {
@@ -107,7 +107,7 @@ pub(crate) fn admit(
         Heard::Opened => {}
         Heard::Foreign(Some(theirs)) => return Err(Protection::Noise.is_not(theirs)),
         Heard::Foreign(None) => {
-            let what = "a first message that is no Noise handshake";
+            let what = "a first message that is not a Noise handshake";
             return Err(CsdError::Malformed { what });
         }
         Heard::Shut => return Err(another_key()),

@@ -155,16 +155,15 @@ impl Shaken {
 fn of_device(error: &rustls::Error) -> CsdError {
     if let rustls::Error::AlertReceived(alert) = error {
         let what = format!("the device refuses this side's certificate ({alert:?})");
-        let remedy =
-            "give the host a certificate in date that the device's `ca` has signed";
+        let remedy = "give the host a current certificate signed by the device's `ca`";
         return CsdError::Untrusted { what, remedy: remedy.to_owned() };
     }
     let rustls::Error::InvalidCertificate(why) = error else {
         return no_handshake(error);
     };
-    let what = format!("the device's certificate does not hold ({why})");
-    let remedy = "check that `ca` has signed it, that it is in date and that it is for \
-                  the name in the address";
+    let what = format!("the device's certificate is not valid ({why})");
+    let remedy = "check that `ca` has signed it, that it is current and that it is for the name \
+    in the address";
     CsdError::Untrusted { what, remedy: remedy.to_owned() }
 }
 
@@ -172,18 +171,18 @@ fn of_device(error: &rustls::Error) -> CsdError {
 fn of_host(error: &rustls::Error) -> CsdError {
     if let rustls::Error::AlertReceived(alert) = error {
         let what = format!("the host refuses this side's certificate ({alert:?})");
-        let remedy = "give the device a certificate in date, for the name in the address, \
-                      that the host's `ca` has signed";
+        let remedy = "give the device a current certificate for the name in the address, signed \
+        by the host's `ca`";
         return CsdError::Untrusted { what, remedy: remedy.to_owned() };
     }
     let what = if let rustls::Error::InvalidCertificate(why) = error {
-        format!("the host's certificate does not hold ({why})")
+        format!("the host's certificate is not valid ({why})")
     } else if matches!(error, rustls::Error::NoCertificatesPresented) {
         "the host has no certificate".to_owned()
     } else {
         return no_handshake(error);
     };
-    let remedy = "give the host one in date that the device's `ca` has signed";
+    let remedy = "give the host a current one signed by the device's `ca`";
     CsdError::Untrusted { what, remedy: remedy.to_owned() }
 }
 

@@ -142,7 +142,9 @@ fn exchange_keys(
         return Err(stranger);
     }
     let Message::Greet { nonce: theirs } = heard? else {
-        return Err(CsdError::Malformed { what: "a first message that is no greeting" });
+        return Err(CsdError::Malformed {
+            what: "a first message that is not a greeting",
+        });
     };
     let key = security.key();
     let ours = key::nonce().map_err(CsdError::lost("make a nonce"))?;

@@ -216,7 +216,7 @@ impl StreamLink {
                 proof.is_some_and(|it| key.accepts(&it, Role::Device, &ours, &theirs));
             if !proven {
                 return refused(format!(
-                    "the device at {} has not our key",
+                    "the device at {} does not have our key",
                     self.address
                 ));
             }

@@ -118,7 +118,7 @@ impl NvmeDrive {
                 Some(("media", value)) if !value.is_empty() => MediaAt::parse(value),
                 _ => {
                     return Err(format!(
-                        "it knows no `{option}`; give media=DIR or media=image"
+                        "it has no option `{option}`; give media=DIR or media=image"
                     ));
                 }
             }
@@ -145,7 +145,8 @@ impl NvmeTarget {
             || !subsystem.is_ascii()
         {
             return Err(format!(
-                "`{subsystem}` is no NQN; write nqn.YYYY-MM.REVERSE.DOMAIN:NAME in at most 223 characters"
+                "`{subsystem}` is not an NQN; write nqn.YYYY-MM.REVERSE.DOMAIN:NAME in at most \
+                223 characters"
             ));
         }
         let subsystem = subsystem.to_owned();
@@ -160,7 +161,7 @@ impl NvmeTarget {
                 Some(("digests", "off")) => own.digests = Digest::Off,
                 _ => {
                     return Err(format!(
-                        "it knows no `{option}`; give media=DIR, media=image or digests=on"
+                        "it has no option `{option}`; give media=DIR, media=image or digests=on"
                     ));
                 }
             }
@@ -242,7 +243,7 @@ impl Address {
     /// What is said where only a socket will do.
     pub(crate) fn is_no_socket(&self) -> CsdError {
         let why = match self {
-            Self::Nvme(_) => "it is of NVMe, which firmware-sim alone listens for",
+            Self::Nvme(_) => "it is an NVMe address, on which only firmware-sim listens",
             Self::Drive(_) => "it is a drive of this machine, not a socket",
             Self::Tcp { .. }
             | Self::Noise { .. }

@@ -23,7 +23,8 @@ use crate::words::address::Address;
 
 /// What is said where a text begins like a pool and is none.
 const EXPECTED: &str = "expected pool://HOST:PORT[,HOST:PORT], pool+file:///PATH, pool+dns://HOST:PORT or \
-                        pool+registry://HOST:PORT[,HOST:PORT], with ?via=SCHEME&max=N behind it if wanted";
+                        pool+registry://HOST:PORT[,HOST:PORT], optionally followed by \
+                        ?via=SCHEME&max=N";
 
 /// Members of a pool at most; a list that names more is wrong.
 pub const MOST_MEMBERS: usize = 65_536;
@@ -269,7 +270,9 @@ fn read_options(options: &str) -> Result<(Via, Option<u32>), String> {
                 })?);
             }
             _ => {
-                return Err(format!("`{key}` is no option; the options are via and max"));
+                return Err(format!(
+                    "`{key}` is not an option; the options are via and max"
+                ));
             }
         }
     }
@@ -328,7 +331,7 @@ mod tests {
             ("pool://a:1?via=ssh", "tcp, tcp+noise and tls"),
             ("pool://a:1?max=0", "from 1 to 1024"),
             ("pool://a:1?max=9999", "from 1 to 1024"),
-            ("pool://a:1?most=3", "`most` is no option"),
+            ("pool://a:1?most=3", "`most` is not an option"),
         ] {
             assert!(Pool::is_meant(text));
             let error = text.parse::<Pool>().expect_err(text).to_string();

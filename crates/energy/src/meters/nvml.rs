@@ -72,7 +72,7 @@ impl NvmlMeter {
             }
         }
         if meter.gpus.is_empty() {
-            let why = format!("none of {n_gpus} boards tells its energy or power");
+            let why = format!("none of {n_gpus} boards reports its energy or power");
             return Err(EnergyError::Absent { meter: NAME.to_owned(), why });
         }
         Ok(meter)

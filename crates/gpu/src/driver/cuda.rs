@@ -84,7 +84,7 @@ impl Cuda {
         limit: Duration,
     ) -> Result<Self, GpuError> {
         let Ok(ptx) = CString::new(ptx) else {
-            return unavailable("the text of the kernels has a zero in it");
+            return unavailable("the text of the kernels contains a NUL byte");
         };
         let places = places.clone();
         let open = move || Self::open_here(ordinal, &ptx, &places);

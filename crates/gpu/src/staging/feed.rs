@@ -70,9 +70,7 @@ pub enum Refusal {
         slot_bytes: usize,
     },
     /// The batch is in memory that the device cannot copy from by itself.
-    #[error(
-        "a batch in {kind} memory cannot be copied asynchronously; use pinned slots"
-    )]
+    #[error("a batch in {kind} memory cannot be copied asynchronously; use pinned slots")]
     NotPageLocked {
         /// The slot's kind.
         kind: &'static str,

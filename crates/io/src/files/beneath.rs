@@ -353,7 +353,7 @@ mod tests {
             for beneath in both(&root, links) {
                 for path in ["pipe", "socket", "a"] {
                     let error = beneath.open(path).unwrap_err().to_string();
-                    assert_eq!(error, "it is no regular file", "{path}");
+                    assert_eq!(error, "it is not a regular file", "{path}");
                 }
                 for path in ["", "..", "../secret", "/etc/passwd", "a/../../secret", "a/"]
                 {

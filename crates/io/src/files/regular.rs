@@ -40,7 +40,7 @@ pub fn open_own(path: &Path) -> io::Result<File> {
         return Err(not_regular());
     }
     let is_own = found.uid() == geteuid().as_raw() && found.mode() & 0o022 == 0;
-    let why = "it belongs to others, or others may write it";
+    let why = "it belongs to another user, or others can write to it";
     match is_own {
         true => Ok(file),
         false => Err(io::Error::new(ErrorKind::PermissionDenied, why)),
@@ -129,7 +129,7 @@ pub(crate) fn open_flagged(path: &Path, flags: OFlag) -> io::Result<File> {
 }
 
 pub(super) fn not_regular() -> io::Error {
-    io::Error::new(ErrorKind::InvalidInput, "it is no regular file")
+    io::Error::new(ErrorKind::InvalidInput, "it is not a regular file")
 }
 
 #[cfg(test)]
@@ -179,7 +179,12 @@ mod tests {
         let zeros = Path::new("/dev/zero");
         for path in [&*pipe, &*socket, folder.path(), zeros] {
             let error = open_regular(path).unwrap_err();
-            assert_eq!(error.to_string(), "it is no regular file", "{}", path.display());
+            assert_eq!(
+                error.to_string(),
+                "it is not a regular file",
+                "{}",
+                path.display()
+            );
         }
         let file = folder.path().join("file");
         std::fs::write(&file, b"0123").unwrap();

@@ -58,7 +58,7 @@ fn damaged(why: &'static str) -> SampleFault {
 }
 
 const TRUNCATED: &str = "it ends before the end of its image";
-const WRONG: &str = "a code that stands for nothing";
+const WRONG: &str = "a code without a meaning";
 
 /// First row and step of each pass of an interlaced image (GIF89a, appendix E).
 const INTERLACED: [(usize, usize); 4] = [(0, 8), (4, 8), (2, 4), (1, 2)];

@@ -41,8 +41,8 @@ struct Codes {
     is_single: bool,
 }
 
-const TOO_MUCH: &str = "a Huffman code that no stream has";
-const CODE: &str = "a code that stands for nothing";
+const TOO_MUCH: &str = "an invalid Huffman code";
+const CODE: &str = "a code without a meaning";
 
 /// Why decoding stops within a block.
 enum Stop {
@@ -177,7 +177,7 @@ impl<S: Sink> Reader<'_, S> {
             return Err(Stop::Damaged("an unknown compression method"));
         }
         if flags & 0x20 != 0 {
-            return Err(Stop::Damaged("a dictionary that nobody has"));
+            return Err(Stop::Damaged("an unknown preset dictionary"));
         }
         let (literals, distances) = fixed();
         loop {

@@ -147,7 +147,7 @@ impl<'a> Container<'a> {
         self.canvas = [[w0, w1, w2, 0], [h0, h1, h2, 0]]
             .map(|side| u32::from_le_bytes(side).saturating_add(1));
         if flags & !KNOWN != 0 {
-            return Err("a flag that nobody knows");
+            return Err("an unknown flag");
         }
         let is_animated = flags & ANIMATION != 0;
         let mut is_announced = false;

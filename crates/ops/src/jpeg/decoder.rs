@@ -343,7 +343,7 @@ impl Decoder {
         let behind = self.data.set(file.bytes, file.scan.data)?;
         file.segments.at = behind;
         if let Next::Scan(_) = file.segments.next()? {
-            return Err(damaged("a scan behind the one that held all components"));
+            return Err(damaged("a scan after the one that held all components"));
         }
         let [across, down] = file.frame.n_mcus();
         // A block takes two bits or more: no memory for blocks that cannot be there.

@@ -206,7 +206,7 @@ impl Run<'_, '_> {
     fn scan(&mut self, known: &mut Known) -> Result<(), Stop> {
         let Self { stream, headers, coefficients, .. } = self;
         if known.has_one_scan && headers.n_scans > 1 {
-            return Err(fault("a scan behind the one that held all components"));
+            return Err(fault("a scan after the one that held all components"));
         }
         let layout = Layout::new(&known.grid, &headers.scan)?;
         for selected in &headers.scan.selected {
@@ -271,7 +271,7 @@ impl Run<'_, '_> {
         match self.headers.read(&mut self.stream) {
             Ok(Reached::End) => Ok(()),
             Ok(Reached::Scan) => {
-                Err(fault("a scan behind the one that held all components"))
+                Err(fault("a scan after the one that held all components"))
             }
             Err(Stop::Ended) => {
                 if self.stream.is_at_end() {

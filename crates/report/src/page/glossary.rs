@@ -36,7 +36,7 @@ const WORDS: [(&str, &str); 12] = [
     ),
     (
         "device, back",
-        "A processor beside the data: a computational storage device, a DPU, a storage server.",
+        "A processor next to the data: a computational storage device, a DPU, a storage server.",
     ),
     (
         "accelerator",

@@ -509,7 +509,7 @@ impl Collector {
         let is_within =
             |last: Option<u32>| last.is_none_or(|row| (row as usize) < n_valid);
         if !is_within(bad.last().copied()) || !bad.is_sorted_by(|a, b| a < b) {
-            return Some("it named bad rows that there are not");
+            return Some("it named bad rows that do not exist");
         }
         let are_rows = is_within(damaged.last().map(|it| it.row))
             && damaged.is_sorted_by(|a, b| a.row < b.row);

@@ -240,7 +240,7 @@ impl Line {
         self.n_failures += 1;
         let n = self.n_failures;
         let is_last = self.is_up() && n >= MOST_FAILURES;
-        is_last.then(|| format!("{n} jobs in a row came to nothing; the last: {why}"))
+        is_last.then(|| format!("{n} jobs in a row failed; the last: {why}"))
     }
 
     /// It is there, and was not: nothing of before counts.

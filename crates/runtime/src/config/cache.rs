@@ -74,7 +74,7 @@ impl FromStr for CacheSize {
         match bytes_of(text) {
             Some(bytes) if bytes >= LEAST_BYTES => Ok(Self::Bytes(bytes)),
             _ => Err(format!(
-                "`{text}` is no size of a cache; use auto, off, or at least 1M in bytes, or \
+                "`{text}` is not a size of a cache; use auto, off, or at least 1M in bytes, or \
                  with K, M, G or T, such as 50G"
             )),
         }

@@ -33,7 +33,7 @@ impl FetchBounds {
         let range = Self::LEAST_REORDER..=Self::MOST_REORDER;
         bytes_of(text).filter(|bytes| range.contains(bytes)).ok_or_else(|| {
             format!(
-                "`{text}` is no size of a reorder buffer; use at least 1M in bytes, or with \
+                "`{text}` is not a size of a reorder buffer; use at least 1M in bytes, or with \
                  K, M or G, such as 256M"
             )
         })
@@ -91,7 +91,7 @@ mod tests {
         for text in ["", "1K", "1048575", "-1", "32T", "M", "1e9"] {
             let line = FetchBounds::reorder_of(text).unwrap_err();
             assert!(
-                line.starts_with(&format!("`{text}` is no size of a reorder")),
+                line.starts_with(&format!("`{text}` is not a size of a reorder")),
                 "{line}"
             );
         }

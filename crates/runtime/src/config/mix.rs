@@ -81,7 +81,7 @@ impl MixedData {
             number => match number.parse() {
                 Ok(n) if n > 0 => Ok(MixStop::Samples(n)),
                 _ => Err(format!(
-                    "`{text}` is no end of an epoch of a mix; use first or all (the first data \
+                    "`{text}` is not an end of an epoch of a mix; use first or all (the first data \
                      set is exhausted, or all are), or a number of samples"
                 )),
             },
@@ -96,7 +96,7 @@ impl MixedData {
         let found = JoinLabels::NAMES.iter().find(|(name, _)| *name == text);
         found.map(|(_, labels)| *labels).ok_or_else(|| {
             format!(
-                "`{text}` is nothing that becomes of the labels of a mix; use merge, keep or \
+                "`{text}` is not a way to treat the labels of a mix; use merge, keep or \
                  offset{}",
                 did_you_mean(text, JoinLabels::NAMES.map(|(name, _)| name))
             )
@@ -143,7 +143,7 @@ impl MixedData {
             None => Ok(mix),
             Some(key) => {
                 let keys = ["sources", "stop", "replacement", "labels"];
-                Err(format!("`{key}` is no part of a mix{}", did_you_mean(key, keys)))
+                Err(format!("`{key}` is not a part of a mix{}", did_you_mean(key, keys)))
             }
         }
     }
@@ -167,7 +167,7 @@ fn source(value: Value) -> Result<MixedSource, String> {
     match map.keys().next() {
         None => Ok(MixedSource { name, data, weight }),
         Some(key) => Err(format!(
-            "`{key}` is no part of a data set of a mix{}",
+            "`{key}` is not a part of a data set of a mix{}",
             did_you_mean(key, ["name", "data", "weight"])
         )),
     }
@@ -254,12 +254,12 @@ mod tests {
                 json!({"sources": [{"name": "a", "data": "/x", "wieght": 2}]}),
                 "did you mean `weight`",
             ),
-            (json!({"sources": one, "stop": 0}), "`0` is no end of an epoch"),
-            (json!({"sources": one, "stop": "last"}), "`last` is no end of an epoch"),
+            (json!({"sources": one, "stop": 0}), "`0` is not an end of an epoch"),
+            (json!({"sources": one, "stop": "last"}), "`last` is not an end of an epoch"),
             (json!({"sources": one, "labels": "merged"}), "did you mean `merge`"),
             (json!({"sources": one, "labels": 1}), "`labels` of a mix is 1"),
             (json!({"sources": one, "replacement": 1}), "`replacement` of a mix is 1"),
-            (json!({"sources": one, "stpo": 1}), "`stpo` is no part of a mix"),
+            (json!({"sources": one, "stpo": 1}), "`stpo` is not a part of a mix"),
         ] {
             let line = parse(json).unwrap_err();
             assert!(line.contains(part), "{line}");

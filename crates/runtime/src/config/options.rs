@@ -81,9 +81,9 @@ pub fn options_among(json: &str, ranks: Ranks) -> Result<RunConfig, RuntimeError
 
 fn parse(json: &str, share: Share) -> Result<RunConfig, String> {
     let value = serde_json::from_str(json)
-        .map_err(|e| format!("the options are no JSON ({e}); give one object"))?;
+        .map_err(|e| format!("the options are not JSON ({e}); give one object"))?;
     let Value::Object(map) = value else {
-        return Err("the options are no JSON object".to_owned());
+        return Err("the options are not a JSON object".to_owned());
     };
     let mut keys = Keys(map, Vec::new());
     let data = keys.take("data").ok_or("`data` is missing; give the path of the data")?;
@@ -464,8 +464,8 @@ mod tests {
     #[test]
     fn a_wrong_option_is_named_with_what_is_expected() {
         let table = [
-            ("[]", "no JSON object"),
-            ("{", "the options are no JSON"),
+            ("[]", "not a JSON object"),
+            ("{", "the options are not JSON"),
             (r#"{"recipe": "raw"}"#, "`data` is missing"),
             (r#"{"data": "d"}"#, "`recipe` is missing; the built-in ones are imagenet-"),
             (r#"{"data": "d", "recipe": "nope"}"#, "neither a built-in recipe ("),
@@ -477,7 +477,7 @@ mod tests {
             ),
             (
                 r#"{"data": "d", "recipe": "raw", "fetch_reorder": 5}"#,
-                "`fetch_reorder`: `5` is no size of a reorder buffer",
+                "`fetch_reorder`: `5` is not a size of a reorder buffer",
             ),
         ];
         for (json, part) in table {

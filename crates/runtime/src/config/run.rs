@@ -68,7 +68,7 @@ impl std::str::FromStr for BadPolicy {
             .map(|(_, policy)| *policy)
             .ok_or_else(|| {
                 format!(
-                    "`{text}` is no bad-sample policy; use raise, skip, replace or zero"
+                    "`{text}` is not a bad-sample policy; use raise, skip, replace or zero"
                 )
             })
     }

@@ -83,7 +83,7 @@ pub(crate) fn attest(
         let samples = own.iter().map(|(sample, _)| *sample).collect();
         let theirs = transport.attest(&Inquiry { seed, samples })?.unwrap_or_default();
         if theirs.len() != own.len() {
-            let what = "digests of another number of records than were asked about";
+            let what = "digests of a different number of records than requested";
             return Err(CsdError::Malformed { what });
         }
         let mut pairs = own.iter().zip(theirs);

@@ -66,7 +66,7 @@ impl Presence {
 
     /// A member of a pool has finished what it had, and is gone.
     pub(crate) fn has_left(&self) {
-        let why = "its pool lists it no longer";
+        let why = "its pool no longer lists it";
         self.note(format!("device {}: {why}; it has left", self.name()));
     }
 
@@ -82,7 +82,7 @@ impl Presence {
 
     /// It has lied: it is not used again in this run, whatever comes of it.
     pub(crate) fn is_caught(&self, why: &str) {
-        let next = "it is used no more, and the host makes its batches again";
+        let next = "it is no longer used, and the host redoes its batches";
         self.note(format!("device {}: {why}; {next}", self.name()));
         let mut now = self.now();
         now.missing = Some(why.to_owned());
@@ -112,8 +112,8 @@ impl Presence {
         let mut now = self.now();
         if now.missing.is_none() {
             let next = match self.lost {
-                Lost::IsTriedAgain => "the run goes on without it and tries again",
-                Lost::IsGone => "the run goes on without it",
+                Lost::IsTriedAgain => "the run continues without it and tries again",
+                Lost::IsGone => "the run continues without it",
             };
             self.note(format!("device {}: {why}; {next}", self.name()));
         }
@@ -129,7 +129,7 @@ impl Presence {
         }
         let mut now = self.now();
         if now.missing.as_ref() != Some(&why) {
-            let next = "the run goes on without it";
+            let next = "the run continues without it";
             self.note(format!("device {}: {why}; {next}", self.name()));
         }
         now.missing = Some(why);
@@ -143,7 +143,7 @@ impl Presence {
         }
         let mut now = self.now();
         if now.missing.is_none() {
-            let next = "the run goes on without it and asks again";
+            let next = "the run continues without it and asks again";
             self.note(format!("device {}: {why}; {next}", self.name()));
         }
         now.missing = Some(why.to_owned());

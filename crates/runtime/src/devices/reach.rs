@@ -290,7 +290,7 @@ impl Awaiting {
                     return Err("it has lied".to_owned());
                 }
                 let why = served.err();
-                let why = why.unwrap_or_else(|| "its jobs came to nothing".to_owned());
+                let why = why.unwrap_or_else(|| "its jobs failed".to_owned());
                 self.entrance.presence.is_missing(why);
             }
             // One that was well for long is not made to wait for how it was before.

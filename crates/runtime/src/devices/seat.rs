@@ -75,7 +75,7 @@ impl Seated {
                 match served {
                     // The collector has let go of it.
                     Ok(_) if roster.is_leaving(hold) => presence.has_left(),
-                    Ok(_) => presence.is_missing("its jobs came to nothing".to_owned()),
+                    Ok(_) => presence.is_missing("its jobs failed".to_owned()),
                     Err(why) => presence.is_missing(why),
                 }
                 roster.lost(hold, presence.missing());

@@ -211,7 +211,7 @@ impl SimSpec {
             _ => {
                 let meant = did_you_mean(key, KEYS);
                 return Err(format!(
-                    "`{key}` is no key of a sim device; \
+                    "`{key}` is not a key of a sim device; \
                      the keys are rate, cores, time, pin, via and fault{meant}"
                 ));
             }
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_wrong_key_is_named_with_the_right_ones() {
         for (text, part) in [
-            ("sim:newport,speed=3", "`speed` is no key"),
+            ("sim:newport,speed=3", "`speed` is not a key"),
             ("sim:", "name a preset"),
             ("sim:newport,rate=-1x", "give a rate"),
             ("sim:newport,time=virtual", "functional and paced"),

@@ -240,7 +240,7 @@ fn add_share(classes: &mut [f32], label: Label, share: f64) -> Result<(), Runtim
     let n_classes = classes.len();
     let Some(place) = classes.get_mut(class) else {
         return Err(RuntimeError::Options(format!(
-            "label {class} is none of {n_classes} classes; give num_classes {} or more",
+            "label {class} is not one of {n_classes} classes; give num_classes {} or more",
             class.saturating_add(1)
         )));
     };

@@ -526,8 +526,8 @@ fn uneven() -> RuntimeError {
 /// Without order, what is left need not be what another number of consumers can share.
 fn cannot_deal(n_left: u32, consumers: u32) -> RuntimeError {
     let why = format!(
-        "{n_left} batches are left, which {consumers} consumers cannot share evenly; go on \
-         with as many consumers as the state was saved with"
+        "{n_left} batches are left, which {consumers} consumers cannot share evenly; continue \
+        with as many consumers as the state was saved with"
     );
     RuntimeError::CannotResume { why }
 }

@@ -226,7 +226,8 @@ impl Done {
         let (before, begun) = (waits(), Instant::now());
         // Whoever waits for the file hears of it, whatever becomes of the thread.
         let opened = catch_unwind(AssertUnwindSafe(|| files.open(file)));
-        let opened = opened.unwrap_or_else(|_| Err("opening its file broke".to_owned()));
+        let opened =
+            opened.unwrap_or_else(|_| Err("opening its file panicked".to_owned()));
         // A thread that only had to let others run was not waiting for storage.
         let has_waited = waits().zip(before).is_none_or(|(after, before)| after > before);
         let took = if has_waited { begun.elapsed() } else { Duration::ZERO };

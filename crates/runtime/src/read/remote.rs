@@ -225,7 +225,8 @@ impl Remote {
         let (kept, note) = Kept::open(config, &self.objects.shown(""));
         let has_versions = self.identities.has_versions();
         let Some(kept) = kept.filter(|_| has_versions) else {
-            let nothing = "the store tells no version of its objects (no ETag and no time), so none of their records are kept in the cache";
+            let nothing = "the store gives no version of its objects (no ETag and no time), so \
+            none of their records are kept in the cache";
             let note = note.or_else(|| config.cache.as_ref().map(|_| nothing.to_owned()));
             return (self, note);
         };

@@ -507,11 +507,9 @@ fn find(config: &RunConfig) -> Result<Listed, String> {
     let tables = is_kept.then(Cache::of_tables).flatten();
     if let Some(mix) = &config.mix {
         if config.supplied.is_some() || config.shuffle == Shuffle::Supplied {
-            return Err(
-                "a mix has an order of its own, and samples or orders are supplied; \
+            return Err("a mix has its own order, but samples or orders are supplied; \
                         leave out the sampler, or give one data set"
-                    .to_owned(),
-            );
+                .to_owned());
         }
         let joined = join(mix, config, tables.as_ref())?;
         let Joined { roots, table, fields, format, notes, sources, remote } = joined;

@@ -227,7 +227,7 @@ impl Run<'_> {
         if epoch.0 >= self.how.epochs {
             return Err(RuntimeError::CannotResume {
                 why: format!(
-                    "the state is of epoch {}, counted from 0, and this run has {}; give it \
+                    "the state is from epoch {}, counted from 0, and this run has {}; give it \
                      more epochs",
                     epoch.0, self.how.epochs
                 ),
@@ -329,7 +329,7 @@ impl Run<'_> {
         let error = saved.err();
         if let Some(error) = error.as_ref().filter(|_| !next.has_failed) {
             let line = one_line_with(error, observer.names());
-            observer.note(&format!("{line}; the run goes on"));
+            observer.note(&format!("{line}; the run continues"));
         }
         error.is_some()
     }

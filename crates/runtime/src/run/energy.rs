@@ -461,7 +461,7 @@ fn said_by_devices(
     for (meter, stats) in devices.into_iter().zip(&after.devices) {
         let Some(mut meter) = meter else { continue };
         let Some(stats) = stats else {
-            remarks.push(format!("{} did not say what it has used", meter.name()));
+            remarks.push(format!("{} did not report what it has used", meter.name()));
             continue;
         };
         match used_by(&mut meter, &reported(&stats.energy)) {
@@ -566,6 +566,6 @@ mod tests {
         };
         let mut remarks = Vec::new();
         assert!(said_by_devices(vec![Some(meter)], &after, &mut remarks).is_empty());
-        assert_eq!(remarks, ["device 0 did not say what it has used"]);
+        assert_eq!(remarks, ["device 0 did not report what it has used"]);
     }
 }

@@ -265,7 +265,8 @@ impl Runtime {
     ) -> Result<(), RuntimeError> {
         if self.source.is_undecoded() {
             return Err(RuntimeError::Options(format!(
-                "csds: {name} cannot take part, because the host alone makes batches of files as they are; use \
+                "csds: {name} cannot take part, because only the host makes batches of unmodified \
+                files; use \
                  a recipe that decodes"
             )));
         }

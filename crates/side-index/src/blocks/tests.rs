@@ -159,7 +159,7 @@ fn a_broken_segment_and_those_of_others_are_not_read() {
     assert!(known());
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     std::fs::set_permissions(&path, mode).unwrap();
-    assert!(!known(), "others may write it");
+    assert!(!known(), "others can write to it");
 }
 
 #[test]

@@ -493,7 +493,10 @@ mod tests {
             let got = error(agents, job, variant);
             assert_eq!(got, Err(format!("my.json: {expected}")));
         }
-        assert_eq!(error(r#", "x": 1"#, "", "").unwrap_err(), "my.json is no scenario");
+        assert_eq!(
+            error(r#", "x": 1"#, "", "").unwrap_err(),
+            "my.json is not a scenario"
+        );
         let neither = r#"{"name": "x", "about": "x"}"#;
         let error = PoolScenario::from_json("my.json", neither).unwrap_err().to_string();
         assert!(error.ends_with("a scenario has one of them"), "{error}");

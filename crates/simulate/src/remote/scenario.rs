@@ -236,6 +236,6 @@ mod tests {
         }
         let json = FILES[0].1.replace("\"loss\"", "\"los\"");
         let error = RemoteScenario::from_json("my.json", &json).unwrap_err().to_string();
-        assert_eq!(error, "my.json is no scenario");
+        assert_eq!(error, "my.json is not a scenario");
     }
 }

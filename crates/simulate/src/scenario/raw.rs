@@ -128,7 +128,7 @@ pub(super) fn scenario(file: &str, json: &str) -> Result<Scenario, ScenarioError
         return Err(place.wrong(
             "steady",
             true,
-            "say false, for there is a fault, an absence, a drift or a slowdown",
+            "give false, since there is a fault, an absence, a drift or a slowdown",
         ));
     }
     let power = Power::of(raw.power.as_ref())
@@ -461,13 +461,13 @@ mod tests {
             (
                 "\"steady\": false",
                 "\"steady\": true",
-                "`steady` is true; say false, for there is a fault, an absence, a drift or a \
+                "`steady` is true; give false, since there is a fault, an absence, a drift or a \
                  slowdown",
             ),
             (
                 "\"newport\"",
                 "\"oldport\"",
-                "`power` is not usable; `oldport` is no preset: use cloud, newport, smartssd, \
+                "`power` is not usable; `oldport` is not a preset: use cloud, newport, smartssd, \
                  dpu-bf2, storage-server, or write an object",
             ),
         ];
@@ -487,7 +487,7 @@ mod tests {
             ("\"batches\": 100", "\"batches\": \"all\"", "expected u32 at line 2 column"),
         ] {
             let error = scenario("mine.json", &WHOLE.replace(right, wrong)).unwrap_err();
-            assert_eq!(error.to_string(), "mine.json is no scenario");
+            assert_eq!(error.to_string(), "mine.json is not a scenario");
             let source = error.source().unwrap().to_string();
             assert!(source.contains(expected), "{source}");
         }

@@ -61,7 +61,7 @@ fn spares(question: &Question, alone: &Row, with: &[Row]) -> Vec<String> {
     )];
     if let Some(last) = with.last() {
         said.push(format!(
-            "What devices can do is spare the host: with --objective energy and {} its workers \
+            "Devices can only relieve the host: with --objective energy and {} its workers \
              are busy {} of the time instead of {}.",
             devices(last.devices),
             whole_percent(last.host_cpu),

@@ -113,8 +113,8 @@ impl Throughput {
             ),
             Limit::Storage => format!(
                 "Storage is the limit: it brings {:.0} images/s, and the job could have {:.0}. \
-                 Faster storage, a data set that fits in memory, or a device that reads by a \
-                 way of its own would help; more workers would not.",
+                 Faster storage, a data set that fits in memory, or a device with its own path to \
+                 the data would help; more workers would not.",
                 self.read, self.prepared
             ),
         });

@@ -76,7 +76,7 @@ impl Address {
             Some((login, rest)) => (Some(login), rest),
             None => (None, rest),
         };
-        let no_login = "has a login that is none; write it as cql://user:password@host, with \
+        let no_login = "has an invalid login; write it as cql://user:password@host, with \
                         %XX for special characters, or set CASSANDRA_USERNAME and \
                         CASSANDRA_PASSWORD";
         let login = login.map(|login| {
@@ -85,12 +85,12 @@ impl Address {
         });
         let login = login.map(|login| login.ok_or(no_login)).transpose()?;
         if rest.contains(['?', '#']) {
-            return Err("has a query, which a table has no use for");
+            return Err("has a query, which does not apply to a table");
         }
         let mut parts = rest.trim_end_matches('/').split('/');
         let hosts = parts.next().unwrap_or_default();
         let hosts = hosts.split(',').map(host).collect::<Option<Vec<_>>>();
-        let hosts = hosts.ok_or("has a host that is none; write it as host:port")?;
+        let hosts = hosts.ok_or("has an invalid host; write it as host:port")?;
         let name = |part: Option<&str>| {
             let name = percent_decoded(part?)?;
             (!name.is_empty()).then_some(name)

@@ -178,14 +178,14 @@ impl Http {
             Some(at) => at + 1,
             None if lines.rest.len() as u64 > LIST_WINDOW => {
                 let why =
-                    "a line of the list is too long; write one name a line".to_owned();
+                    "a line of the list is too long; write one name per line".to_owned();
                 return Err(StorageError::Refused { place, why });
             }
             None => 0,
         };
         let rest = lines.rest.split_off(whole);
         let text = String::from_utf8(std::mem::replace(&mut lines.rest, rest));
-        let why = || "the list is not UTF-8; write one name a line".to_owned();
+        let why = || "the list is not UTF-8; write one name per line".to_owned();
         let text = text.map_err(|_| StorageError::Refused { place, why: why() })?;
         Ok(Some(text.lines().map(str::to_owned).collect()))
     }
@@ -230,7 +230,7 @@ impl Objects for Http {
     ) -> BoxStream<'a, Result<Listed, StorageError>> {
         let Some(list) = &self.list else {
             let why = "a server for HTTP cannot list its files; name a list file there, with one \
-                       name a line";
+            name per line";
             let place = self.shown("");
             let refused = StorageError::Refused { place, why: why.to_owned() };
             return stream::iter([Err(refused)]).boxed();

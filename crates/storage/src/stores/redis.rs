@@ -79,7 +79,7 @@ impl Redis {
         let bare = bare.replacen("valkey://", "redis://", 1);
         let unusable = |_: RedisError| {
             wrong(
-                "is no address of a Redis; write it as \
+                "is not the address of a Redis server; write it as \
                                               redis://host:port/0?prefix=train/",
             )
         };
@@ -410,7 +410,7 @@ fn tcp_settings() -> TcpSettings {
 /// What the server says by its code; its text may repeat what it was sent.
 fn told(place: &str, error: &RedisError) -> StorageError {
     let place = place.to_owned();
-    let code = error.code().unwrap_or("an answer that is no value").to_owned();
+    let code = error.code().unwrap_or("an answer that is not a value").to_owned();
     let is_login = error.kind() == ErrorKind::AuthenticationFailed
         || matches!(&*code, "NOAUTH" | "WRONGPASS" | "NOPERM");
     if is_login {

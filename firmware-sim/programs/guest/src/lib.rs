@@ -76,7 +76,7 @@ mod imports {
 #[cfg(not(target_arch = "wasm32"))]
 mod imports {
     fn nowhere() -> ! {
-        panic!("this function is there on a device alone")
+        panic!("this function exists only on a device")
     }
 
     pub(super) fn range_bytes(_: u32) -> u64 {

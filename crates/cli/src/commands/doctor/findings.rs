@@ -164,7 +164,7 @@ impl Findings {
         lines.extend(self.devices.iter().map(|device| device.line(&data.recipe)));
         lines.extend(self.fed.as_ref().map(|fed| {
             format!(
-                "assumed     {fed} is to be fed; --accelerator sim:NAME or sim:RATE names yours"
+                "assumed     {fed} is the accelerator; --accelerator sim:NAME or sim:RATE names yours"
             )
         }));
         lines

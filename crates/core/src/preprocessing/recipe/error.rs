@@ -111,7 +111,7 @@ pub enum RecipeError {
         must: &'static str,
     },
     /// An op at a place where it has no meaning.
-    #[error("op {at} `{op}` stands {place}; {remedy}")]
+    #[error("op {at} `{op}` is {place}; {remedy}")]
     Order {
         /// Its place.
         at: Path,

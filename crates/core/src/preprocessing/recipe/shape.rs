@@ -349,7 +349,7 @@ impl Recipe {
             let (name, Size { height, width }) = (op.name(), size);
             return Err(self.unfit(
                 format!("`{name}` makes images of {height} by {width} pixels"),
-                "let a side be from 1 to 65500, and all pixels 178956970 at most",
+                "use sides from 1 to 65500 and at most 178956970 pixels",
             ));
         }
         Ok(Known { extent, decider: op.name(), ..image })
@@ -393,21 +393,18 @@ impl Recipe {
         if one.channels != other.channels {
             return Err(self.unfit(
                 format!(
-                    "the channels of a sample after `{}` depend on chance",
+                    "the number of channels of a sample after `{}` is random",
                     op.name()
                 ),
-                "use `random_grayscale`, or let `num_output_channels` be what there is before",
+                "use `random_grayscale`, or set `num_output_channels` to the number there is before",
             ));
         }
         let extent = match (one.extent, other.extent) {
             (own, others) if own == others => return Ok(one),
             (Extent::Exactly(_), Extent::Exactly(_)) => {
                 return Err(self.unfit(
-                    format!(
-                        "the size of a sample after `{}` depends on chance",
-                        op.name()
-                    ),
-                    "let every way through it end in the same size",
+                    format!("the size of a sample after `{}` is random", op.name()),
+                    "make every path through it end in the same size",
                 ));
             }
             (Extent::Own, _) | (_, Extent::Own) => Extent::Own,

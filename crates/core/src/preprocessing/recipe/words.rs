@@ -15,7 +15,9 @@ impl Recipe {
         let mut lines = Vec::new();
         if self.repeated_augment() > 1 {
             let n = self.repeated_augment();
-            lines.push(format!("every sample {n} times in a row, each augmented anew"));
+            lines.push(format!(
+                "every sample {n} times in a row, each augmented differently"
+            ));
         }
         describe(self.before_cut(), 0, &mut lines);
         lines.push(
@@ -191,7 +193,7 @@ fn colour(op: &Colour) -> String {
         Colour::RandomAutocontrast(op) => {
             format!("each channel stretched to its full range {}", often(op.p))
         }
-        Colour::RandomEqualize(op) => format!("histograms made even {}", often(op.p)),
+        Colour::RandomEqualize(op) => format!("histogram equalised {}", often(op.p)),
         Colour::RandomInvert(op) => format!("negative {}", often(op.p)),
         Colour::RandomPosterize(op) => {
             format!("{} bits per value {}", op.bits, often(op.p))
@@ -299,7 +301,7 @@ impl Step {
                 area.height, area.width, area.top, area.left
             ),
             Self::FirstChannel => "one channel".into(),
-            Self::ThreeChannels => "three channels alike".into(),
+            Self::ThreeChannels => "three equal channels".into(),
             Self::Mix(Mix::Begin { weight }) => format!("itself × {weight:.2}"),
             Self::Mix(Mix::Chain { weight }) => format!("that chain × {weight:.2}"),
             Self::Mix(Mix::End) => "mixed".into(),

@@ -470,7 +470,7 @@ fn names_of_strategies_are_read_back() {
         assert_eq!(strategy.to_string(), name);
     }
     let error = "fast".parse::<StrategyConfig>().unwrap_err();
-    assert!(error.to_string().contains("`fast` is no strategy; use cpu"));
+    assert!(error.to_string().contains("`fast` is not a strategy; use cpu"));
 }
 
 proptest! {

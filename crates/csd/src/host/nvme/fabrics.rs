@@ -300,7 +300,7 @@ impl Queue {
         let capabilities = self.property(CAP, Wide::Yes, step)?;
         if capabilities >> 43 & 1 == 0 {
             return Err(CsdError::Unfit {
-                what: "the device has blocks alone, and neither memory nor programs"
+                what: "the device has only blocks, and neither memory nor programs"
                     .to_owned(),
                 remedy: "use a device with computational programs, as firmware-sim is",
             });
@@ -347,7 +347,7 @@ impl Queue {
         step: (&'static str, Instant),
     ) -> Result<(Cqe, Vec<u8>), CsdError> {
         let Some(id) = self.send(entry, content) else {
-            let what = "the device answers none of the commands before";
+            let what = "the device does not answer earlier commands";
             return Err(CsdError::LinkLost {
                 doing: step.0,
                 source: io::Error::other(what),
@@ -485,7 +485,7 @@ fn refused(status: Status, target: &NvmeTarget) -> Result<(), CsdError> {
                     "there is no subsystem {name} at {}:{}",
                     target.host, target.port
                 ),
-                remedy: "write the name that the device prints when it starts behind the port, \
+                remedy: "append the name that the device prints when it starts to the port, \
                          as nvme-tcp://HOST:PORT/NQN",
             })
         }
@@ -494,8 +494,8 @@ fn refused(status: Status, target: &NvmeTarget) -> Result<(), CsdError> {
             Err(CsdError::Busy { reason, retry: RETRY })
         }
         Status::CONNECT_HOST => Err(CsdError::Unfit {
-            what: format!("the subsystem {name} does not take this host"),
-            remedy: "let the device take hosts that it does not know",
+            what: format!("the subsystem {name} does not admit this host"),
+            remedy: "let the device admit unknown hosts",
         }),
         other => accepted(other, "connect"),
     }

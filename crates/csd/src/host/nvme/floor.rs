@@ -442,7 +442,7 @@ impl Run {
                 Outcome::Made => {}
                 Outcome::Damaged => work.damaged.push(row),
                 Outcome::Broke => {
-                    return Err("the program broke on a sample".to_owned());
+                    return Err("the program failed on a sample".to_owned());
                 }
                 Outcome::Bad | Outcome::Wrong | Outcome::Beyond => work.bad.push(row),
             }

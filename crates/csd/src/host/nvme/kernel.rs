@@ -264,7 +264,7 @@ fn without_rings(source: io::Error) -> CsdError {
     if [Errno::EPERM, Errno::EACCES].contains(&errno) {
         return CsdError::Unfit {
             what:
-                "io_uring, by which commands reach Linux' NVMe driver, is forbidden here"
+                "io_uring, which carries commands to Linux' NVMe driver, is forbidden here"
                     .to_owned(),
             remedy: "allow it: sysctl kernel.io_uring_disabled=0, and the system calls of io_uring in a container",
         };
@@ -279,7 +279,7 @@ fn without_rings(source: io::Error) -> CsdError {
 
 fn too_old() -> CsdError {
     CsdError::Unfit {
-        what: "this kernel takes no NVMe commands through io_uring".to_owned(),
+        what: "this kernel does not accept NVMe commands through io_uring".to_owned(),
         remedy: "use Linux 6.0 or newer, or reach a remote drive without it, by nvme-tcp://HOST:PORT",
     }
 }

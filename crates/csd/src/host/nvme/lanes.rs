@@ -72,8 +72,8 @@ impl Layout {
             }
             if most_items == 1 {
                 return Err(format!(
-                    "its memory has {memory_bytes} bytes, too few for two samples of {sample_bytes} and what \
-                     they are made of; give it more memory, or use smaller samples"
+                    "its memory has {memory_bytes} bytes, too few for two samples of \
+                    {sample_bytes} and their records; give it more memory, or use smaller samples"
                 ));
             }
             most_items /= 2;

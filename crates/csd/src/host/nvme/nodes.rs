@@ -138,7 +138,8 @@ pub(super) fn unusable(node: &Path, source: io::Error) -> CsdError {
     if kind == io::ErrorKind::PermissionDenied {
         return CsdError::Unfit {
             what: format!("this user may not use `{node}`"),
-            remedy: "run as root: programs and memory ranges take admin commands, which Linux leaves to root",
+            remedy: "run as root: programs and memory ranges need admin commands, which Linux \
+            reserves for root",
         };
     }
     // It may come, or come back.
@@ -159,7 +160,7 @@ fn not_a_node(node: &Path, metadata: &Metadata) -> CsdError {
     let node = node.display();
     let (what, remedy) = match metadata.file_type().is_block_device() {
         true => (
-            format!("`{node}` is a block device, which takes no NVMe commands"),
+            format!("`{node}` is a block device, which does not accept NVMe commands"),
             "name the drive's character device, /dev/ngXnY (ls /dev/ng*)",
         ),
         false => (

@@ -105,7 +105,7 @@ impl<'a> Chunks<'a> {
 
     /// Depth and colour type.
     pub(super) fn kind(&self) -> Result<(u8, u8), &'static str> {
-        self.kind.ok_or("a colour type or depth that there is not")
+        self.kind.ok_or("an invalid colour type or depth")
     }
 
     pub(super) fn is_interlaced(&self) -> bool {

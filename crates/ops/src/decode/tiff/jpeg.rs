@@ -99,7 +99,7 @@ impl<'a> Jpeg<'a> {
         file.extend_from_slice(rest);
         let record = Record::new(&file, Encoding::Image);
         let picture = Picture::open(record).map_err(in_strip)?;
-        let picture = picture.ok_or(damaged("a strip or tile is no JPEG"))?;
+        let picture = picture.ok_or(damaged("a strip or tile is not a JPEG"))?;
         self.check(picture.frame(), expected)?;
         if self.n_components == 4 {
             return inks(picture, expected, out);

@@ -214,7 +214,7 @@ impl Lane {
     pub(crate) fn check_end(&self, scan: &Scan<'_>) -> Result<(), SampleFault> {
         let bytes_taken = self.reader.position().div_ceil(8);
         if (self.end / 8).saturating_sub(bytes_taken) > STRAY_BYTES {
-            return Err(damaged("stray bytes behind its last block"));
+            return Err(damaged("stray bytes after its last block"));
         }
         if self.has_stray_restart(scan) {
             return Err(damaged("a restart marker where none belongs"));

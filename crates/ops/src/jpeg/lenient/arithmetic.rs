@@ -26,7 +26,7 @@ const N_TABLES: usize = 16;
 const FIRST_AC: usize = N_TABLES * DC_BINS;
 const FIXED_BIN: usize = FIRST_AC + N_TABLES * AC_BINS;
 
-const BAD_CODE: &str = "an arithmetic code that cannot be";
+const BAD_CODE: &str = "an impossible arithmetic code";
 
 /// The decoder of one scan.
 #[derive(Debug)]

@@ -232,7 +232,7 @@ impl<'a> Remainder<'a> {
         }
         let &[_, _, _, _, a, b, c, d, fill, zeros @ .., _, _, _, _, _, _, _, _] = header;
         if fill > 1 || zeros != [0; 3] {
-            return Err(wrong("its remainder has fields that nobody knows"));
+            return Err(wrong("its remainder has unknown fields"));
         }
         let len = u32::from_le_bytes([a, b, c, d]);
         let len = usize::try_from(len).map_err(|_| short())?;
@@ -255,7 +255,7 @@ impl<'a> Remainder<'a> {
         }
         let (sizes, n_components) = coefficients::sizes(&file.frame);
         if coefficients.sizes() != &sizes[..n_components] {
-            return Err(wrong("it has not the blocks that its frame header tells of"));
+            return Err(wrong("it lacks the blocks that its frame header announces"));
         }
         out.clear();
         out.extend_from_slice(self.beginning);

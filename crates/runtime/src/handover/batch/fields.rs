@@ -118,7 +118,7 @@ impl FieldColumn {
             FieldKind::Bytes => Ok(()),
             FieldKind::Text if std::str::from_utf8(value).is_ok() => Ok(()),
             FieldKind::Text => {
-                Err("is not text in UTF-8; ask for it with `:bytes` behind its name")
+                Err("is not text in UTF-8; ask for it with `:bytes` after its name")
             }
             FieldKind::Numbers(number) => {
                 let is_whole = value.len().is_multiple_of(number.size());

@@ -152,7 +152,7 @@ impl Loader {
     ) -> Result<Arc<GpuDeal>, RuntimeError> {
         self.home.check()?;
         if self.is_undecoded() {
-            let line = "files as they are are delivered in host memory; use a recipe that decodes";
+            let line = "unmodified files are delivered in host memory; use a recipe that decodes";
             return Err(RuntimeError::Options(line.to_owned()));
         }
         self.turn_to(End::Gpu(target.clone()))?;

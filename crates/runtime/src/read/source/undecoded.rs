@@ -28,7 +28,7 @@ pub(super) fn shape(
     let why_not = [
         (
             format == Format::Store,
-            "a store keeps JPEGs in a form of its own; unpack it, or use a recipe that decodes",
+            "a store keeps JPEGs in its own form; unpack it, or use a recipe that decodes",
         ),
         (
             config.supplied.as_ref().is_some_and(|given| given.records.is_some()),
@@ -37,20 +37,22 @@ pub(super) fn shape(
         ),
         (
             !config.devices.is_empty(),
-            "the host alone makes batches of files as they are; leave out the devices, or use a recipe that \
+            "only the host makes batches of unmodified files; leave out the devices, or use a \
+            recipe that \
              decodes",
         ),
         (
             !config.recipe.after_cut().is_empty() || config.output.dtype != Dtype::U8,
-            "files as they are come as bytes; give output `u8`, and a recipe without ops",
+            "unmodified files are delivered as bytes; give output `u8`, and a recipe without ops",
         ),
         (
             matches!(config.deliver, Deliver::Gpu(_)),
-            "files as they are are delivered in host memory; leave out the device, or use a recipe that decodes",
+            "unmodified files are delivered in host memory; leave out the device, or use a recipe \
+            that decodes",
         ),
         (
             config.on_bad == BadPolicy::Replace,
-            "a file cannot take the place of another one of another length; use raise, skip or zero",
+            "a file cannot replace another one of a different length; use raise, skip or zero",
         ),
     ];
     if let Some((_, why)) = why_not.iter().find(|(is_so, _)| *is_so) {

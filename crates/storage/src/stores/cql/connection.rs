@@ -181,7 +181,7 @@ impl Connection {
             return Err(meaningless());
         }
         let Some((user, password)) = &access.login else {
-            return Err(Trouble::Denied("the server wants a login".to_owned()));
+            return Err(Trouble::Denied("the server requires a login".to_owned()));
         };
         let login = frame::login(user, password);
         let answer = self.ask(Ask::AuthResponse, &login).await?;
@@ -313,8 +313,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn meaningless() -> Trouble {
-    let why = "the answer is none of CQL's protocol version 4; is this the native port (9042) of \
-               a Cassandra or ScyllaDB, and does it want TLS (cqls://)?";
+    let why = "the answer is not one of CQL protocol version 4; is this the native port (9042) of \
+               a Cassandra or ScyllaDB, and does it require TLS (cqls://)?";
     Trouble::Broken(why.to_owned())
 }
 

@@ -7,15 +7,15 @@ use crate::recipe::{Path, RecipeError};
 type Complaint = (&'static str, &'static str);
 
 const NO_BYTE: Complaint = (
-    "before the cut with a value that is no byte",
-    "give it whole numbers from 0 to 255, or move it behind `normalize`",
+    "before the cut with a value that is not a byte",
+    "give it whole numbers from 0 to 255, or move it after `normalize`",
 );
 const NO_COLOUR: Complaint = (
-    "before the cut with a list of neither one nor three values",
+    "before the cut with a list that has neither one nor three values",
     "give it one number, or three for red, green and blue",
 );
 const AFTER_MIXING: Complaint =
-    ("behind an op that mixes samples", "mix samples last of all");
+    ("after an op that mixes samples", "mix samples last of all");
 
 /// Decode first, then everything before the cut, views last of it; then each op after the
 /// cut once, those that mix samples at the end.
@@ -49,7 +49,7 @@ fn at_the_feed(op: &Op, before: &[Op]) -> Option<Complaint> {
 /// What is wrong with the place of an op that works on pixels.
 fn on_pixels(op: &Op, before: &[Op]) -> Option<Complaint> {
     if decodes(op) {
-        let again = ("behind another op", "`decode` comes first, and once");
+        let again = ("after another op", "`decode` comes first, and once");
         return (!before.is_empty()).then_some(again);
     }
     if matches!(op, Op::Feed(_)) {
@@ -65,7 +65,7 @@ fn on_pixels(op: &Op, before: &[Op]) -> Option<Complaint> {
         if !is_normal && erasing.value.is_random() {
             return Some((
                 "before normalize with the value \"random\"",
-                "move it behind `normalize`, or give it a number",
+                "move it after `normalize`, or give it a number",
             ));
         }
         if is_behind_cut {
@@ -80,12 +80,12 @@ fn on_pixels(op: &Op, before: &[Op]) -> Option<Complaint> {
     }
     if is_behind_cut {
         return Some((
-            "behind normalize, to_dtype or layout",
+            "after normalize, to_dtype or layout",
             "move it before them: only those run after the cut",
         ));
     }
     before.iter().any(makes_views).then_some((
-        "behind an op that makes several views",
+        "after an op that makes several views",
         "put it inside the views of `multi_crop`, or before that op",
     ))
 }
@@ -137,7 +137,7 @@ fn check_nested(at: &Path, ops: &[Op], inside: Inside) -> Result<(), RecipeError
 fn misplaced(op: &Op, inside: Inside) -> Option<Complaint> {
     match inside {
         Inside::Batch => (!op.mixes()).then_some((
-            "beside an op that mixes samples",
+            "next to an op that mixes samples",
             "put only `mixup` and `cutmix` together",
         )),
         Inside::View if makes_views(op) => Some((

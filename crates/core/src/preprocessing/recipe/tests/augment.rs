@@ -163,7 +163,7 @@ const WRONG: &[(&str, &str)] = &[
     (r#"{"op": "augmix", "alpha": 0}"#, "`alpha` is 0.0; it must be from 0.001"),
     (
         r#"{"op": "random_erasing", "value": "random"}"#,
-        "stands before normalize with the value \"random\"; move it behind `normalize`",
+        "stands before normalize with the value \"random\"; move it after `normalize`",
     ),
     (r#"{"op": "random_erasing", "value": 0.5}"#, "give it whole numbers from 0 to 255"),
     (r#"{"op": "random_erasing", "value": []}"#, "one number or one per channel"),
