@@ -11,7 +11,8 @@
 //! one sample, with a job under way (`work/batch.rs`), the jobs of a session (`work/line.rs`), the
 //! sessions' shares of the workers (`work/shares.rs`) and the results that several want
 //! (`work/results.rs`). `server` says who works, `server/jobs.rs` for which training jobs,
-//! `server/guest.rs` when jobs are answered, and `server/registry.rs` which agents have announced themselves. `door` is where hosts connect, `stop` when a device program ends, and `program` is the
+//! `server/guest.rs` when jobs are answered, and `server/registry.rs` which agents have announced
+//! themselves. `door` is where hosts connect, `stop` when a device program ends, and `program` is the
 //! command line. `program/sandbox.rs` confines the process before it serves.
 
 pub mod costs;

@@ -31,18 +31,18 @@ pub struct be_loader {
 /// such as `{"data": "/data/train", "recipe": "imagenet-train"}`; blocks on the file system
 /// and the network. A key means the same as the flag of `bothends run` with its name:
 ///
-/// `data` (path of the data set) and `recipe` (a built-in recipe's name, a file, or the recipe
-/// itself as an object) must be there; `batch_size` (64), `seed` (0), `shuffle` (true), `limit`,
-/// `repeat`, `workers` ("auto": one per core, divided by the ranks on this machine),
-/// `csds` (a list of devices), `require_devices` (false), `key_file`, `tls_ca`, `tls_cert`,
-/// `tls_key`, `insecure` (false), `job`, `priority` (0) and `share` (1) of the training job,
-/// `strategy` ("ordered"),
-/// `objective` ("throughput"), `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or
-/// "nchw"), `rank` (0), `world_size` (1), `last` ("drop", "pad", "wrap" or "even"), `on_bad`
-/// ("raise", "skip", "replace" or "zero"), `audit` (1), `memory` (MiB), `held_batches` (1), `reader`,
-/// `side_index`, `page_cache`, `cache_size` ("auto"), `cache` (a directory for records fetched from a remote store),
-/// `fetch_requests`, `fetch_reorder`, `fields` (refused: batches in C have no further fields yet), `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
-/// `be_batch_device`), `pin_memory` (false; true pins batches in host memory for the caller's copies).
+/// `data` (path of the data set) and `recipe` (a built-in recipe's name, a file, or the recipe itself as an
+/// object) must be there; `batch_size` (64), `seed` (0), `shuffle` (true), `limit`, `repeat`, `workers`
+/// ("auto": one per core, divided by the ranks on this machine), `csds` (a list of devices),
+/// `require_devices` (false), `key_file`, `tls_ca`, `tls_cert`, `tls_key`, `insecure` (false), `job`,
+/// `priority` (0) and `share` (1) of the training job, `strategy` ("ordered"), `objective` ("throughput"),
+/// `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or "nchw"), `rank` (0), `world_size` (1),
+/// `last` ("drop", "pad", "wrap" or "even"), `on_bad` ("raise", "skip", "replace" or "zero"), `audit` (1),
+/// `memory` (MiB), `held_batches` (1), `reader`, `side_index`, `page_cache`, `cache_size` ("auto"), `cache`
+/// (a directory for records fetched from a remote store), `fetch_requests`, `fetch_reorder`, `fields`
+/// (refused: batches in C have no further fields yet), `device` ("cpu"; "cuda:0" delivers batches in that
+/// GPU's memory, see `be_batch_device`), `pin_memory` (false; true pins batches in host memory for the
+/// caller's copies).
 ///
 /// # Safety
 /// `options_json` ends with a zero byte.

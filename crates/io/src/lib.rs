@@ -5,10 +5,11 @@
 //! neither samples nor formats and spawns no thread.
 //!
 //! Reading order: `buffer` is the memory. `files` has the open files (`files/regular` refuses everything
-//! else, and `files/beneath` what lies outside a folder; `files/drive` sends commands to NVMe drives). `span` says which bytes a request needs, and what to do after a short read. `reader` is the
-//! interface, followed by `pread`, the reference, and `uring`; `open` chooses one. `list` lists folders,
-//! and `folder` is one as data sets see it. `draft` writes a file that appears complete, and `writer` a
-//! long one. `conformance` has what every reader must guarantee.
+//! else, and `files/beneath` what lies outside a folder; `files/drive` sends commands to NVMe drives).
+//! `span` says which bytes a request needs, and what to do after a short read. `reader` is the interface,
+//! followed by `pread`, the reference, and `uring`; `open` chooses one. `list` lists folders, and `folder`
+//! is one as data sets see it. `draft` writes a file that appears complete, and `writer` a long one.
+//! `conformance` has what every reader must guarantee.
 
 mod error;
 

@@ -1,8 +1,8 @@
 //! Exporting: the samples of a data set, as they were, in the format of another tool.
 //!
-//! There is one such format, that of datadings (`datadings`); `upload` writes to remote stores instead of a file; the ending of the new file's name chooses it.
-//! Samples are written in the order of the source, by one thread. Nothing is decoded. A file appears under its
-//! name when it is complete.
+//! There is one such format, that of datadings (`datadings`); `upload` writes to remote stores instead of a
+//! file; the ending of the new file's name chooses it. Samples are written in the order of the source, by
+//! one thread. Nothing is decoded. A file appears under its name when it is complete.
 
 mod datadings;
 pub(crate) mod upload;

@@ -1,10 +1,11 @@
 //! `bothends._native`: what the Python package cannot do in Python. It has no logic: only bindings of
 //! `bothends_runtime::Loader`, and memory that Python sees without a copy.
 //!
-//! Reading order: `loader` (a loader and an epoch's consumers), `supplied` (samples that Python lists), `batch` (a batch and its
-//! owners), `array` (one tensor of it), `dlpack` (how a tensor is shared), `errors` (what Python
-//! catches), `programs` (the command line), `pool` (what many jobs have in common). The Python half has names, defaults and frameworks (`python/bothends/_loader.py`). The GIL
-//! is released in every wait.
+//! Reading order: `loader` (a loader and an epoch's consumers), `supplied` (samples that Python lists),
+//! `batch` (a batch and its owners), `array` (one tensor of it), `dlpack` (how a tensor is shared),
+//! `errors` (what Python catches), `programs` (the command line), `pool` (what many jobs have in common).
+//! The Python half has names, defaults and frameworks (`python/bothends/_loader.py`). The GIL is released
+//! in every wait.
 
 mod errors;
 

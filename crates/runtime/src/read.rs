@@ -1,5 +1,6 @@
-//! What is read, and how: `source` is a run's data, found or as the caller lists them
-//! (`supplied`), or several data sets (`sources`), each at its `place`; `blocks` is its block cache; `reader` is the thread that brings records, and `opener` opens files for it.
+//! What is read, and how: `source` is a run's data, found or as the caller lists them (`supplied`), or
+//! several data sets (`sources`), each at its `place`; `blocks` is its block cache; `reader` is the thread
+//! that brings records, and `opener` opens files for it.
 
 pub(crate) mod ahead;
 pub(crate) mod blocks;

@@ -1,6 +1,7 @@
 //! What a picture shows: one of four kinds of scene, each in its own file.
 //!
-//! A scene does not know how large its file will be; `detail` tells it how much texture to paint. Read `landscape.rs` for the pattern, then `jpeg.rs`.
+//! A scene does not know how large its file will be; `detail` tells it how much texture to paint. Read
+//! `landscape.rs` for the pattern, then `jpeg.rs`.
 
 mod landscape;
 mod objects;

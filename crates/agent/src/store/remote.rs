@@ -1,8 +1,9 @@
 //! Objects of a remote store near this device, as the host reads them over a longer way.
 //!
 //! The scouts say which records come next, and each of these is requested at once: many are on their way
-//! while workers decode. What was asked for and not yet used is bounded by bytes and by number. Where that is
-//! full the newest waits, for the oldest is needed first; what nobody takes is dropped after a while. Credentials are those of this process's environment.
+//! while workers decode. What was asked for and not yet used is bounded by bytes and by number. Where that
+//! is full the newest waits, for the oldest is needed first; what nobody takes is dropped after a while.
+//! Credentials are those of this process's environment.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};

@@ -1,10 +1,11 @@
 //! How many requests may be in flight: the ramp, growth while it pays, and throttling.
 //!
 //! From the first requests on, the window grows by one after every `ramp` answers. With adaptive growth it
-//! stops where throughput does, near the bandwidth-delay product: more would only queue. Where
-//! throughput is at its best and answers take more than twice as long as they did, it shrinks. It is halved
-//! when the server says that it is asked too much, or an eighth of a round is not answered in time. Then it
-//! grows as in the ramp up to the half, and by one per round from there. A round is as many answers as the window was wide when it began, and one latency long at least.
+//! stops where throughput does, near the bandwidth-delay product: more would only queue. Where throughput
+//! is at its best and answers take more than twice as long as they did, it shrinks. It is halved when the
+//! server says that it is asked too much, or an eighth of a round is not answered in time. Then it grows as
+//! in the ramp up to the half, and by one per round from there. A round is as many answers as the window
+//! was wide when it began, and one latency long at least.
 
 use crate::ids::Ns;
 
