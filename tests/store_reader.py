@@ -445,7 +445,7 @@ class Scan:
     def __init__(self, beginning, tables):
         self.tables, self.interval, self.order = dict(tables), 0, []
         ids, at = [], 2
-        need(beginning[:2] == b"\xff\xd8", "the beginning is no JPEG's")
+        need(beginning[:2] == b"\xff\xd8", "the beginning is not a JPEG's")
         while at < len(beginning):
             while beginning[at : at + 2] == b"\xff\xff":
                 at += 1

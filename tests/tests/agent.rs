@@ -440,7 +440,7 @@ fn what_cannot_be_served_is_one_line_and_the_right_status() {
     let (status, words) = refusal("tcp://127.0.0.1:0", &missing, &[]);
     assert_eq!(status, Some(1));
     let expected =
-        format!("error: cannot read {} beside the device: No such", missing.display());
+        format!("error: cannot read {} on the device: No such", missing.display());
     assert!(words.starts_with(&expected), "{words}");
     assert_eq!(words.lines().count(), 1, "{words}");
 

@@ -480,7 +480,7 @@ fn a_device_that_lies_late_ends_the_run_with_what_was_delivered() -> Result<()> 
         ["device turncoat returned wrong samples (batch ", "already been delivered"];
     ensure!(parts.iter().all(|part| said.contains(part)), "{said}");
     ensure!(epoch.next_batch()?.is_none());
-    // It is used no more, and the next epoch is the host's.
+    // It is no longer used, and the next epoch is the host's.
     runtime.finish_epoch(epoch);
     let mut epoch = runtime.start_epoch(&options)?;
     while let Some(batch) = epoch.next_batch()? {

@@ -312,7 +312,7 @@ fn what_is_not_there_is_one_line_and_ends_with_1() {
     let missing = site.dir.path().join("missing");
     let (status, words) = refusal(&missing, &["--preset", "newport"]);
     assert_eq!(status, Some(1));
-    assert!(words.contains("missing beside the device: No such file"), "{words}");
+    assert!(words.contains("missing on the device: No such file"), "{words}");
     assert_eq!(words.lines().count(), 1, "{words}");
     let args = ["--preset", "newport", "--pin", "900"];
     let (status, words) = refusal(site.exercise.root(), &args);

@@ -4,7 +4,7 @@
 //! `bothends` has the program. Exit status: 0 after an
 //! orderly end, 1 when it cannot serve, 2 for bad arguments.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the front door")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the entry point")]
 
 mod announce;
 mod calibrate;

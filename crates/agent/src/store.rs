@@ -28,7 +28,7 @@ pub use self::remote::{ObjectRoot, ObjectStore};
 
 /// Bytes that could not be had.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read {} beside the device", path.display())]
+#[error("cannot read {} on the device", path.display())]
 pub struct StoreError {
     /// The file, as this machine names it.
     pub path: PathBuf,
@@ -612,6 +612,6 @@ mod tests {
     #[test]
     fn a_missing_root_is_named() {
         let error = FileStore::new(Path::new("/nowhere/at/all")).unwrap_err().to_string();
-        assert_eq!(error, "cannot read /nowhere/at/all beside the device");
+        assert_eq!(error, "cannot read /nowhere/at/all on the device");
     }
 }

@@ -366,7 +366,7 @@ mod tests {
             ["the host's memory over time", "busy seconds of device 0"]
         );
         quantities.host.processor_seconds = None;
-        assert_eq!(quantities.unknown()[0], "the host's processor seconds");
+        assert_eq!(quantities.unknown()[0], "the host's CPU seconds");
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl Quantities {
     pub fn unknown(&self) -> Vec<String> {
         let mut unknown = Vec::new();
         if self.host.processor_seconds.is_none() {
-            unknown.push("the host's processor seconds".to_owned());
+            unknown.push("the host's CPU seconds".to_owned());
         }
         if self.host.memory_byte_seconds.is_none() {
             unknown.push("the host's memory over time".to_owned());

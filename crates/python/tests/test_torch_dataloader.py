@@ -368,7 +368,7 @@ def left(root: Path) -> dict[str, tuple[Any, dict[str, Any], str]]:
 LEFT = ["an unknown data set", "a made-up one", "a loader of its own", "no batches", "all sizes"]
 
 
-# ---- what is no plain folder in a plain order ---------------------------------------------
+# ---- anything but a plain folder in plain order ---------------------------------------------
 
 
 def followed(root: Path) -> dict[str, tuple[Any, dict[str, Any]]]:

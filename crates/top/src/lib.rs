@@ -28,7 +28,7 @@ const PRINTED: (u16, u16) = (80, 24);
 /// typed or `stop` is set. Leaves the terminal as it was.
 ///
 /// # Errors
-/// Standard output is no terminal, or it fails.
+/// Standard output is not a terminal, or it fails.
 pub fn show(
     endpoints: &[Endpoint],
     every: Duration,

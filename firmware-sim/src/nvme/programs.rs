@@ -32,7 +32,7 @@ pub(super) use stop::Stop;
 const SLOTS: u16 = 16;
 /// Bytes of all programs that are loaded.
 const PROGRAM_MIB: u64 = 16;
-/// Bytes of data of an execution, which wait with it for their turn: more belong into memory.
+/// Bytes of data of an execution, which wait with it for their turn: more belong in memory.
 const MOST_INLINE: usize = 64 << 10;
 /// Time of an execution, besides that which the bytes of its ranges take: others wait for its core.
 const MOST_TIME: Duration = Duration::from_secs(60);

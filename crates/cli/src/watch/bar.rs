@@ -1,7 +1,7 @@
 //! How a run comes along, on one line. Where host and devices walk towards each other, the host's
 //! share grows from the left and the devices' from the right; where devices work within a moving
 //! horizon just ahead of the host, as under `ordered`, there is one stream, in which each part
-//! shows who made it. Where standard error is no terminal, a plain line every ten seconds instead;
+//! shows who made it. Where standard error is not a terminal, a plain line every ten seconds instead;
 //! with `--quiet`, nothing.
 
 use std::io::{IsTerminal, stderr};

@@ -148,7 +148,7 @@ pub(crate) fn firmware_sim() -> Result<PathBuf, String> {
         .map(|d| d.join("firmware-sim"))
         .find(|p| p.is_file())
         .ok_or_else(|| {
-            "the program firmware-sim is neither beside this one nor on the PATH; \
+            "the program firmware-sim is neither next to this one nor on the PATH; \
              build it with `cargo build --release` or name it in BOTHENDS_FIRMWARE_SIM"
                 .to_owned()
         })

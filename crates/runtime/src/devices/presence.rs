@@ -75,7 +75,7 @@ impl Presence {
         self.trust.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it has lied, and is used no more.
+    /// Whether it has lied, and is no longer used.
     pub(crate) fn is_expelled(&self) -> bool {
         self.trust().has_lied()
     }

@@ -129,7 +129,7 @@ pub(crate) fn without_secrets(data: &Path) -> PathBuf {
 }
 
 /// Lists the data set in `objects`, or at the URL `data`, or takes what is known of it from the tables; `None`
-/// where it is no URL. Blocks on the network.
+/// if it is not a URL. Blocks on the network.
 ///
 /// # Errors
 /// One line: what is wrong, where, and what helps.

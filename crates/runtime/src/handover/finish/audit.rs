@@ -173,7 +173,7 @@ impl Feed {
         Ok(Some(Audited { slot, differing, found: said }))
     }
 
-    /// A device has lied: it is used no more.
+    /// A device has lied: it is no longer used.
     ///
     /// # Errors
     /// [`RuntimeError::Untrusted`] where what it has lied before may have been delivered.

@@ -329,7 +329,7 @@ impl Rank<'_> {
                 // Nothing more happens at this moment: only time can help, if it says when.
                 let at = self.epoch.wake_at(self.now);
                 self.now =
-                    at.unwrap_or_else(|| panic!("waits for ever: {:?}", self.accounts));
+                    at.unwrap_or_else(|| panic!("waits forever: {:?}", self.accounts));
             }
             rounds += 1;
             assert!(rounds < MOST_ROUNDS, "does not end: {:?}", self.accounts);
