@@ -132,7 +132,7 @@ fn a_device_that_makes_other_bytes_is_named_clause_by_clause() -> Result<()> {
     for number in ["1.1", "1.3", "1.4", "1.7", "2.8", "6.2"] {
         ensure!(!failed.iter().any(|it| it == number), "{number} failed: {said}");
     }
-    ensure!(words.starts_with("error: the device breaks "), "{words}");
+    ensure!(words.starts_with("error: the device violates "), "{words}");
     Ok(())
 }
 

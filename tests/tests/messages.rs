@@ -326,7 +326,7 @@ fn what_bench_cannot_measure_is_said() -> Result<()> {
     says(
         &bench(&["gausian_blur"]),
         2,
-        "no op is named `gausian_blur`; take one of gaussian_blur",
+        "no op is named `gausian_blur`; use one of gaussian_blur",
     )?;
     says(
         &bench(&["multi_crop"]),

@@ -249,7 +249,7 @@ fn what_cannot_be_packed_is_said_in_one_line() -> Result<()> {
         (
             refused(&["pack"], &[data, folder.path()])?,
             format!(
-                "error: `{}` is not empty (there is `store`); name a new folder",
+                "error: `{}` is not empty (it contains `store`); name a new folder",
                 folder.path().display()
             ),
         ),

@@ -370,7 +370,7 @@ fn child_has_bad_kernels() {
                     CUDA_ERROR_INVALID_PTX",
         ),
         (".version 99.0\n", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
-        (".version 8.4\0", "has a zero in it"),
+        (".version 8.4\0", "contains a NUL byte"),
     ] {
         let error = Cuda::open(0, ptx).unwrap_err();
         assert!(matches!(error, GpuError::Unavailable { .. }), "{error:?}");

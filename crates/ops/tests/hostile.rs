@@ -49,7 +49,7 @@ const BAD_IMAGES: [(&str, &str); 32] = [
     ("png-claims-65500x65500.png", "too large"),
     ("png-header-only.png", "PNG image is damaged: what follows is not a chunk"),
     ("png-no-data.png", "damaged: it has no image data"),
-    ("png-unknown-depth.png", "damaged: a colour type or depth"),
+    ("png-unknown-depth.png", "damaged: an invalid colour type or depth"),
     ("png-wrong-header-crc.png", "damaged: a chunk has a wrong checksum"),
     ("pnm-claims-65500x65500.ppm", "too large"),
     ("pnm-long-word.ppm", "PNM image is damaged: a word of its header"),

@@ -294,5 +294,5 @@ def test_a_class_without_a_column_is_refused(small: Path) -> None:
     ops += [{"op": "normalize", "mean": [0, 0, 0], "std": [1, 1, 1]}, {"op": "mixup", "alpha": 0.2}]
     recipe = {"version": 1, "name": "mix", "ops": ops}
     assert next(iter(loader(small, recipe=recipe, num_classes=9, output="f32")))[1].shape == (4, 9)
-    with pytest.raises(bothends.OptionsError, match="is none of 2 classes; give num_classes"):
+    with pytest.raises(bothends.OptionsError, match="is not one of 2 classes; give num_classes"):
         list(loader(small, recipe=recipe, num_classes=2, output="f32"))

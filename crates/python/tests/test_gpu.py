@@ -461,7 +461,7 @@ for options in ({"framework": "numpy"}, {"framework": "jax", "sharding": object(
         print(error)
 """
     numpy, sharding = gpu_stub.run(stub, code, small).splitlines()
-    assert "NumPy's arrays are in host memory" in numpy and "`sharding` places" in sharding
+    assert "NumPy arrays are in host memory" in numpy and "`sharding` places" in sharding
     with pytest.raises(bothends.OptionsError, match="give device='cuda'"):
         loader(small, framework="cupy")
 

@@ -344,8 +344,8 @@ def test_views_with_erasing_share_it() -> None:
     ("transform", "why"),
     [
         (Skips(view(24), view(24), view(9)), "not one of torchvision's"),
-        (Chained(view(24)), "code is not known"),
-        (Swapped(view(24)), "code is not known"),
+        (Chained(view(24)), "code is unknown"),
+        (Swapped(view(24)), "code is unknown"),
         (TwoOfOne(view(24, abs)), "abs inside it"),
         (TwoOfOne(v1.Compose(TENSOR)), "one size"),
         (TwoOfOne(view(24, end=[])), "PIL images"),
@@ -353,8 +353,8 @@ def test_views_with_erasing_share_it() -> None:
         (TwoWays(view(24), view(24, v1.Grayscale(), end=[v1.ToTensor()])), "end differently"),
         (Many(view(24), 1), "1 images"),
         (Many(view(24), 100), "100 images"),
-        (Many(view(24), 2.0), "code is not known"),
-        (Many(view(24), True), "code is not known"),
+        (Many(view(24), 2.0), "code is unknown"),
+        (Many(view(24), True), "code is unknown"),
         (TwoOfOne(Many(view(24), 3)), "one size"),
     ],
 )

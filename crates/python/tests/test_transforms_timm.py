@@ -236,7 +236,7 @@ STAYS: list[tuple[list[Any], Any, str]] = [
     ([v1.ToTensor()], policy("rand-m9"), "PIL"),
     ([], timm_transforms.ResizeKeepRatio(24), "image's"),
     ([], timm_transforms.ResizeKeepRatio(24, random_scale_prob=0.5), "chance"),
-    ([], timm_transforms.CenterCropOrPad(24, fill=3), "something else than zeros"),
+    ([], timm_transforms.CenterCropOrPad(24, fill=3), "something other than zeros"),
     ([], timm_transforms.RandomCropOrPad(24), "random places"),
     ([], timm_transforms.TrimBorder(2), "borders"),
     ([], timm_transforms.RandomPad((24, 24)), "not one of"),

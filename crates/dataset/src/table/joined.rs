@@ -338,7 +338,7 @@ mod tests {
             (line(&[("a b", &a)]), "`a b` cannot be the name of a data set"),
             (line(&[("a=b", &a)]), "`a=b` cannot be the name of a data set"),
             (line(&[("a,b", &a)]), "`a,b` cannot be the name of a data set"),
-            (line(&[("a", &a), ("b", &planes)]), "`b` has records of another kind"),
+            (line(&[("a", &a), ("b", &planes)]), "`b` has records of a different kind"),
             (line(&[("a", &a), ("b", &packed)]), "`b` is a store and another one is not"),
         ] {
             assert!(line.contains(part), "{line}");

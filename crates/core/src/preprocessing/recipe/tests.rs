@@ -312,7 +312,7 @@ const WRONG_OPS: &[(&str, &str)] = &[
     (r#"{"op": "layout", "layout": "chwn"}"#, "unknown variant `chwn`"),
     (
         r#"{"op": "decode"}"#,
-        "op 1 `decode` stands behind another op; `decode` comes first",
+        "op 1 `decode` is after another op; `decode` comes first",
     ),
 ];
 
@@ -331,12 +331,12 @@ fn every_op_has_its_place() {
     let twice = with_ops(&format!("[{normalise}, {normalise}]"));
     assert!(
         complaint(&twice)
-            .contains("op 1 `normalize` stands there a second time; leave one")
+            .contains("op 1 `normalize` is there a second time; leave one")
     );
     let late = with_ops(&format!(r#"[{{"op": "decode"}}, {normalise}, {flip}]"#));
     assert!(
         complaint(&late)
-            .contains("op 2 `random_horizontal_flip` stands behind normalize")
+            .contains("op 2 `random_horizontal_flip` is after normalize")
     );
     let bare = with_ops(&format!("[{flip}]"));
     assert!(complaint(&bare).contains("begin the recipe with `decode`"));

@@ -163,7 +163,7 @@ const WRONG: &[(&str, &str)] = &[
     (r#"{"op": "augmix", "alpha": 0}"#, "`alpha` is 0.0; it must be from 0.001"),
     (
         r#"{"op": "random_erasing", "value": "random"}"#,
-        "stands before normalize with the value \"random\"; move it after `normalize`",
+        "is before normalize with the value \"random\"; move it after `normalize`",
     ),
     (r#"{"op": "random_erasing", "value": 0.5}"#, "give it whole numbers from 0 to 255"),
     (r#"{"op": "random_erasing", "value": []}"#, "one number or one per channel"),
@@ -178,11 +178,11 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         r#"{"op": "random_choice", "transforms": [{"op": "decode"}]}"#,
-        "op 1.0 `decode` stands inside another op; move it to the recipe's own list",
+        "op 1.0 `decode` is inside another op; move it to the recipe's own list",
     ),
     (
         r#"{"op": "random_order", "transforms": [{"op": "mixup"}]}"#,
-        "op 1.0 `mixup` stands inside another op",
+        "op 1.0 `mixup` is inside another op",
     ),
     (
         r#"{"op": "random_choice", "transforms": [{"op": "mixup"}, {"op": "pad", "padding": 1}]}"#,
@@ -199,12 +199,12 @@ const WRONG: &[(&str, &str)] = &[
     (r#"{"op": "multi_crop", "views": [{"repeat": 65, "ops": []}]}"#, "64 in all"),
     (
         r#"{"op": "five_crop", "size": 3}, {"op": "random_invert"}"#,
-        "op 2 `random_invert` stands behind an op that makes several views",
+        "op 2 `random_invert` is after an op that makes several views",
     ),
-    (r#"{"op": "mixup"}, {"op": "cutmix"}"#, "op 2 `cutmix` stands there a second time"),
+    (r#"{"op": "mixup"}, {"op": "cutmix"}"#, "op 2 `cutmix` is there a second time"),
     (
         r#"{"op": "mixup"}, {"op": "normalize", "mean": [0], "std": [1]}"#,
-        "op 2 `normalize` stands behind an op that mixes samples; mix samples last of all",
+        "op 2 `normalize` is after an op that mixes samples; mix samples last of all",
     ),
     (r#"{"op": "mixup", "num_classes": 0}"#, "at least 1; or leave it out"),
     (r#"{"op": "random_invert", "p": 0.5, "q": 1}"#, "unknown field `q`"),
@@ -238,7 +238,7 @@ fn what_depends_on_chance_or_does_not_fit_is_refused() {
         (r#"{"op": "pad", "padding": 1}"#, "after `pad` depends on the image"),
         (
             r#"{"op": "center_crop", "size": 9}, {"op": "random_apply", "transforms": [{"op": "pad", "padding": 1}]}"#,
-            "the size of a sample after `random_apply` depends on chance; let every way",
+            "the size of a sample after `random_apply` is random; make every path",
         ),
         (
             r#"{"op": "center_crop", "size": 9}, {"op": "random_rotation", "degrees": 9, "expand": true}"#,
@@ -246,7 +246,7 @@ fn what_depends_on_chance_or_does_not_fit_is_refused() {
         ),
         (
             r#"{"op": "center_crop", "size": 9}, {"op": "random_apply", "transforms": [{"op": "grayscale"}]}"#,
-            "the channels of a sample after `random_apply` depend on chance",
+            "the number of channels of a sample after `random_apply` is random",
         ),
         (
             r#"{"op": "center_crop", "size": 9}, {"op": "grayscale"}, {"op": "pad", "padding": 1, "fill": [1, 2, 3]}"#,

@@ -59,7 +59,7 @@ fn what_fits_no_data_is_refused_when_it_is_read() {
         (
             r#"{"op": "random_choice", "transforms":
                [{"op": "center_crop", "size": 8}, {"op": "center_crop", "size": 9}]}"#,
-            "fits no data: the size of a sample after `random_choice` depends on chance",
+            "fits no data: the size of a sample after `random_choice` is random",
         ),
         (
             r#"{"op": "random_rotation", "degrees": 9, "expand": true}"#,
@@ -67,7 +67,7 @@ fn what_fits_no_data_is_refused_when_it_is_read() {
         ),
         (
             r#"{"op": "resize", "size": [13000, 13000]}, {"op": "pad", "padding": 1000}"#,
-            "`pad` makes images of 15000 by 15000 pixels; let a side be from 1 to 65500",
+            "`pad` makes images of 15000 by 15000 pixels; use sides from 1 to 65500",
         ),
         (
             r#"{"op": "multi_crop", "views": [{"repeat": 30, "ops":
@@ -167,14 +167,14 @@ fn erasing_takes_one_value_or_one_per_channel() {
         let line = refused(&format!(r#"{{"op": "random_erasing", "value": {value}}}"#));
         assert!(
             line.contains(
-                "with a list of neither one nor three values; give it one number"
+                "with a list that has neither one nor three values; give it one number"
             ),
             "{line}"
         );
     }
     let view = r#"{"op": "multi_crop", "views": [{"ops":
         [{"op": "random_erasing", "value": [1, 2]}]}]}"#;
-    assert!(refused(view).contains("op 1.0.0 `random_erasing` stands before the cut"));
+    assert!(refused(view).contains("op 1.0.0 `random_erasing` is before the cut"));
     let behind = |values: &str, record| {
         let ops = format!(
             r#"[{{"op": "decode"}}, {{"op": "center_crop", "size": 9}},
@@ -228,11 +228,11 @@ fn messages_show_what_was_written_and_every_limit() {
         ),
         (
             r#"{"op": "multi_crop", "views": [{"ops": [{"op": "five_crop", "size": 3}]}]}"#,
-            "op 1.0.0 `five_crop` stands inside a view; give `multi_crop` a view for each crop",
+            "op 1.0.0 `five_crop` is inside a view; give `multi_crop` a view for each crop",
         ),
         (
             r#"{"op": "multi_crop", "views": [{"ops": [{"op": "mixup"}]}]}"#,
-            "op 1.0.0 `mixup` stands inside a view; leave it out",
+            "op 1.0.0 `mixup` is inside a view; leave it out",
         ),
     ]);
     let recipe = recipe(r#"[{"op": "decode"}, {"op": "augmix", "chain_depth": null}]"#);

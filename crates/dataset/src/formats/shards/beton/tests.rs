@@ -86,7 +86,7 @@ fn what_cannot_be_read_is_named_with_its_place() {
     assert!(refusal(&file(&fields, &[raw])).contains("number 2"));
     let error = refusal(&file(&[(2, "image"), (255, "boxes")], &[row(0)]));
     assert!(
-        error.contains("the field `boxes` is of a kind of its writer's own"),
+        error.contains("the field `boxes` has a custom type"),
         "{error}"
     );
     let two = refusal(&file(&[(2, "left"), (2, "right")], &[row(0)]));
