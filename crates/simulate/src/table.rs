@@ -12,10 +12,9 @@ const NONE: &str = "–";
 /// The notes below a table without recovery.
 const WITHOUT_RECOVERY: &str =
     "recovery off: the host does not redo batches that a device loses or delays\n";
-const WITHOUT_RECOVERY_HANGS: &str = "recovery off: the host does not redo batches that a device \
-loses or delays. `hangs`: the \
-     epoch waits for one forever, as any strategy does without recovery, including the published \
-     ones\n";
+const WITHOUT_RECOVERY_HANGS: &str = "recovery off: the host does not redo batches that a device loses or delays. `hangs`: the \
+     epoch waits for one forever, as any strategy does without recovery, including the \
+     published ones\n";
 
 const HEADINGS: [&str; 11] = [
     "strategy",

@@ -108,7 +108,7 @@ fn mixes_once(at: &Path, op: &Op) -> Result<(), RecipeError> {
         && apply.transforms.len() > 1
         && apply.transforms[0].mixes()
     {
-        let place = "there with two ops that mix samples";
+        let place = "around two ops that mix samples";
         let remedy = "put them into a `random_choice` inside it";
         return Err(RecipeError::Order { at: at.clone(), op: op.name(), place, remedy });
     }
