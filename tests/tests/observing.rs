@@ -323,7 +323,10 @@ fn metrics_are_live_and_as_prometheus_wants_them() -> Result<()> {
     let gone = programs::run(&mut top, PATIENCE)?;
     let said = String::from_utf8(gone.stderr)?;
     ensure!(gone.status.code() == Some(1), "{said}");
-    ensure!(said.starts_with(&format!("error: nothing answers at {address}: ")), "{said}");
+    ensure!(
+        said.starts_with(&format!("error: nothing answers at {address}: ")),
+        "{said}"
+    );
     Ok(())
 }
 

@@ -310,10 +310,7 @@ const WRONG_OPS: &[(&str, &str)] = &[
     ),
     (r#"{"op": "to_dtype", "dtype": "f64"}"#, "unknown variant `f64`"),
     (r#"{"op": "layout", "layout": "chwn"}"#, "unknown variant `chwn`"),
-    (
-        r#"{"op": "decode"}"#,
-        "op 1 `decode` is after another op; `decode` comes first",
-    ),
+    (r#"{"op": "decode"}"#, "op 1 `decode` is after another op; `decode` comes first"),
 ];
 
 #[test]
@@ -330,13 +327,11 @@ fn every_op_has_its_place() {
     let flip = r#"{"op": "random_horizontal_flip"}"#;
     let twice = with_ops(&format!("[{normalise}, {normalise}]"));
     assert!(
-        complaint(&twice)
-            .contains("op 1 `normalize` is there a second time; leave one")
+        complaint(&twice).contains("op 1 `normalize` is there a second time; leave one")
     );
     let late = with_ops(&format!(r#"[{{"op": "decode"}}, {normalise}, {flip}]"#));
     assert!(
-        complaint(&late)
-            .contains("op 2 `random_horizontal_flip` is after normalize")
+        complaint(&late).contains("op 2 `random_horizontal_flip` is after normalize")
     );
     let bare = with_ops(&format!("[{flip}]"));
     assert!(complaint(&bare).contains("begin the recipe with `decode`"));

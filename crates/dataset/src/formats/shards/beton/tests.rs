@@ -85,10 +85,7 @@ fn what_cannot_be_read_is_named_with_its_place() {
     raw[0] = 2;
     assert!(refusal(&file(&fields, &[raw])).contains("number 2"));
     let error = refusal(&file(&[(2, "image"), (255, "boxes")], &[row(0)]));
-    assert!(
-        error.contains("the field `boxes` has a custom type"),
-        "{error}"
-    );
+    assert!(error.contains("the field `boxes` has a custom type"), "{error}");
     let two = refusal(&file(&[(2, "left"), (2, "right")], &[row(0)]));
     assert!(two.contains("2 are for images"), "{two}");
     let mut old = file(&fields, &[row(0)]);
