@@ -31,7 +31,7 @@ use bothends_csd::spool::{prepare_directory, remove_directory, serve_directory};
 use bothends_csd::{Address, Busy, CsdError, Security, Serve, Whose};
 
 use crate::costs::Costs;
-use crate::door::lobby::{GLANCE, Lobby, MOST_AT_ONCE, MOST_SILENT};
+use crate::door::lobby::{GLANCE, Lobby, Look, MOST_AT_ONCE, MOST_SILENT};
 use crate::memory::RETRY;
 use crate::server::{Asker, Registry, Server};
 
@@ -78,7 +78,7 @@ pub enum News<'a> {
 
 /// A device as its door sees it: whoever serves the hosts that come in.
 pub trait Hosts: Sync {
-    /// Has `serve` work with a guest for one more host, which has proved this, or tells it that there is
+    /// Has `serve` work with a guest for one more host, which is this one, or tells it that there is
     /// no room.
     fn host(
         &self,
@@ -410,7 +410,7 @@ impl<'a> Reception<'a> {
                     Err(error) => break Err(error),
                 };
                 self.reap(&mut connections);
-                let speaking = lobby.speaking(Instant::now());
+                let speaking = self.look_into(&mut lobby);
                 for socket in come_in.into_iter().chain(speaking) {
                     if self.make_room(&mut connections) {
                         n_ever += 1;
@@ -507,9 +507,7 @@ impl<'a> Reception<'a> {
         for _ in 0..n {
             match (listener.accept(patience), quiet) {
                 (Ok(Some(socket)), Quiet::Yes) => come_in.push(socket),
-                (Ok(Some(socket)), Quiet::No) => {
-                    come_in.extend(self.wait_in(lobby, socket));
-                }
+                (Ok(Some(socket)), Quiet::No) => lobby.enter(socket, Instant::now()),
                 (Ok(None), _) => break,
                 // It shows again.
                 (Err(_), _) if !come_in.is_empty() => break,
@@ -536,15 +534,12 @@ impl<'a> Reception<'a> {
         Ok(Some(host))
     }
 
-    /// Has a connection wait without a thread. Where too many do, the oldest is closed, or comes in
-    /// if it has spoken.
-    fn wait_in(self, lobby: &mut Lobby, socket: Socket) -> Option<Socket> {
-        let oldest = lobby.enter(socket, Instant::now())?;
-        if oldest.has_spoken() {
-            return Some(oldest);
-        }
-        self.door.refusals.crowded.fetch_add(1, Ordering::Relaxed);
-        None
+    /// Closes those in the lobby that are too many, or have had their time; who has begun to speak.
+    fn look_into(self, lobby: &mut Lobby) -> Vec<Socket> {
+        let Look { speaking, crowded, late } = lobby.look(Instant::now());
+        self.door.refusals.crowded.fetch_add(crowded.len() as u64, Ordering::Relaxed);
+        crowded.into_iter().chain(late).for_each(Socket::hang_up);
+        speaking
     }
 
     /// Closes the oldest connection that has not said who it is where there are too many of them;
@@ -623,6 +618,12 @@ mod tests {
 
     /// All that came was taken in at once, and closed again for the next.
     #[test]
+        // As the door does, in each of its turns.
+        let turn = |lobby: &mut Lobby| {
+            let none = reception.take_in(listener, lobby, Quiet::No).unwrap();
+            assert!(none.is_empty(), "who is silent gets no thread");
+            reception.look_into(lobby)
+        };
     fn of_a_flood_of_silent_connections_few_are_taken_in_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let address = Address::Unix(folder.path().join("socket"));
@@ -637,14 +638,15 @@ mod tests {
         let n_closed = || usize::try_from(door.refusals.crowded.load(Ordering::Relaxed));
         let mut flood: Vec<_> = (0..MOST_SILENT).map(|_| come()).collect();
         for n in 1..=MOST_SILENT {
-            let none = reception.take_in(listener, &mut lobby, Quiet::No).unwrap();
-            assert!(none.is_empty() && lobby.silent.len() == n, "there is room");
+            assert!(
+                turn(&mut lobby).is_empty() && lobby.silent.len() == n,
+                "there is room"
+            );
         }
         flood.extend((0..3 * MOST_AT_ONCE).map(|_| come()));
         let began = Instant::now();
         for n in 1..=3 {
-            let none = reception.take_in(listener, &mut lobby, Quiet::No).unwrap();
-            assert!(none.is_empty());
+            assert!(turn(&mut lobby).is_empty());
             assert_eq!(
                 (lobby.silent.len(), n_closed()),
                 (MOST_SILENT, Ok(n * MOST_AT_ONCE))
@@ -653,9 +655,10 @@ mod tests {
         assert!(began.elapsed() >= 3 * GLANCE, "it does not wait in between");
         // One that leaves makes room for the next, at once.
         drop(flood.drain(..3 * MOST_AT_ONCE + 1));
-        assert_eq!(lobby.speaking(Instant::now()).len(), 1);
+        thread::sleep(GLANCE);
+        assert_eq!(reception.look_into(&mut lobby).len(), 1);
         flood.push(come());
-        reception.take_in(listener, &mut lobby, Quiet::No).unwrap();
+        assert!(turn(&mut lobby).is_empty());
         assert_eq!((lobby.silent.len(), n_closed()), (MOST_SILENT, Ok(3 * MOST_AT_ONCE)));
     }
 

@@ -197,10 +197,9 @@ impl CsdError {
         }
     }
 
-    /// A place of the device's own that failed, for `map_err`.
+    /// A place of the device's own that failed, for `map_err`. The place is written only if it did.
     fn at(doing: &'static str, place: impl Display) -> impl Fn(io::Error) -> Self {
-        let place = place.to_string();
-        move |source| Self::Place { doing, place: place.clone(), source }
+        move |source| Self::Place { doing, place: place.to_string(), source }
     }
 }
 

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 
@@ -49,6 +50,16 @@ impl From<UnixStream> for Socket {
     }
 }
 
+/// Of each of these sockets, whether something has come from the other side, be it the end. One call of
+/// the system for all of them; does not wait.
+pub fn have_spoken<'a>(sockets: impl Iterator<Item = &'a Socket>) -> Vec<bool> {
+    let watch = |socket: &'a Socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN);
+    let mut watched: Vec<_> = sockets.map(watch).collect();
+    // Where a signal interrupts it, nobody is known to have spoken; the next look shows it.
+    let is_known = poll(&mut watched, PollTimeout::ZERO).is_ok();
+    watched.iter().map(|it| is_known && it.any().unwrap_or(true)).collect()
+}
+
 /// What a wait is for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Readiness {
@@ -64,11 +75,14 @@ impl Socket {
         Self { protection: address.protection(), ..self }
     }
 
-    /// Whether something has come from the other side, be it the end. Does not wait.
-    #[must_use]
-    pub fn has_spoken(&self) -> bool {
-        // Of a broken one the next read says what is wrong.
-        self.wait(Readiness::Read, Duration::ZERO).unwrap_or(true)
+    /// Closes it at once. The other side is told that it was reset: over TCP that is one packet and
+    /// nothing is left of the connection, where an orderly end takes four and is kept for a minute.
+    pub fn hang_up(self) {
+        if let Pipe::Tcp(stream) = &self.pipe {
+            // Without it the end is orderly.
+            let now = libc::linger { l_onoff: 1, l_linger: 0 };
+            let _ = setsockopt(stream, sockopt::Linger, &now);
+        }
     }
 
     pub(crate) fn protection(&self) -> Protection {
