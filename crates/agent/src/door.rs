@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use bothends_csd::admission::{Credential, MAX_UNADMITTED};
+use bothends_csd::admission::{MAX_UNADMITTED, Peer};
 use bothends_csd::listen::{
     Admitted, Ended, Listener, Socket, Terms, admit, serve_connection,
 };
@@ -80,11 +80,7 @@ pub enum News<'a> {
 pub trait Hosts: Sync {
     /// Has `serve` work with a guest for one more host, which is this one, or tells it that there is
     /// no room.
-    fn host(
-        &self,
-        credential: Option<Credential>,
-        serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>),
-    );
+    fn host(&self, peer: Peer, serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>));
 
     /// What lists the members of a pool, where something does.
     fn registry(&self) -> Option<&Registry> {
@@ -93,12 +89,8 @@ pub trait Hosts: Sync {
 }
 
 impl<C: Costs + 'static> Hosts for Server<C> {
-    fn host(
-        &self,
-        credential: Option<Credential>,
-        serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>),
-    ) {
-        match self.guest_with(credential) {
+    fn host(&self, peer: Peer, serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>)) {
+        match self.guest_with(peer) {
             Ok(mut guest) => serve(Ok(&mut guest)),
             Err(busy) => serve(Err(busy)),
         }
@@ -112,11 +104,7 @@ impl<C: Costs + 'static> Hosts for Server<C> {
 /// A device that serves one host at a time. One that has just left may not be noticed yet, so the next
 /// waits a moment.
 impl<S: Serve> Hosts for Mutex<S> {
-    fn host(
-        &self,
-        _: Option<Credential>,
-        serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>),
-    ) {
+    fn host(&self, _: Peer, serve: &mut dyn FnMut(Result<&mut dyn Serve, Busy>)) {
         let until = Instant::now() + HANDOVER;
         loop {
             match self.try_lock() {
@@ -314,7 +302,7 @@ impl Door {
         while !stop.load(Ordering::Relaxed) {
             let mut ended = Ok(None);
             // One host at a time shares with nobody.
-            hosts.host(None, &mut |guest| match guest {
+            hosts.host(Peer::default(), &mut |guest| match guest {
                 Ok(serve) => ended = self.visit(serve, stop),
                 Err(_) => thread::sleep(LOOK),
             });
@@ -464,9 +452,9 @@ impl<'a> Reception<'a> {
                 return (self.tell)(News::Complaint(&error));
             }
         };
-        let credential = host.credential();
+        let peer = host.peer();
         let mut host = Some(host);
-        self.hosts.host(credential, &mut |guest| {
+        self.hosts.host(peer, &mut |guest| {
             let Some(host) = host.take() else { return };
             match guest {
                 Ok(serve) => {
@@ -618,12 +606,6 @@ mod tests {
 
     /// All that came was taken in at once, and closed again for the next.
     #[test]
-        // As the door does, in each of its turns.
-        let turn = |lobby: &mut Lobby| {
-            let none = reception.take_in(listener, lobby, Quiet::No).unwrap();
-            assert!(none.is_empty(), "who is silent gets no thread");
-            reception.look_into(lobby)
-        };
     fn of_a_flood_of_silent_connections_few_are_taken_in_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let address = Address::Unix(folder.path().join("socket"));
@@ -636,6 +618,12 @@ mod tests {
         let come = || UnixStream::connect(&path).unwrap();
         let mut lobby = Lobby::default();
         let n_closed = || usize::try_from(door.refusals.crowded.load(Ordering::Relaxed));
+        // As the door does, in each of its turns.
+        let turn = |lobby: &mut Lobby| {
+            let none = reception.take_in(listener, lobby, Quiet::No).unwrap();
+            assert!(none.is_empty(), "who is silent gets no thread");
+            reception.look_into(lobby)
+        };
         let mut flood: Vec<_> = (0..MOST_SILENT).map(|_| come()).collect();
         for n in 1..=MOST_SILENT {
             assert!(
@@ -665,12 +653,7 @@ mod tests {
     struct Nobody;
 
     impl Hosts for Nobody {
-        fn host(
-            &self,
-            _: Option<Credential>,
-            _: &mut dyn FnMut(Result<&mut dyn Serve, Busy>),
-        ) {
-        }
+        fn host(&self, _: Peer, _: &mut dyn FnMut(Result<&mut dyn Serve, Busy>)) {}
     }
 
     #[test]

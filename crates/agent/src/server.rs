@@ -10,6 +10,7 @@
 mod guest;
 mod jobs;
 mod openings;
+mod refusals;
 mod registry;
 mod seats;
 
@@ -18,7 +19,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bothends_core::sample::SampleKey;
-use bothends_csd::admission::Credential;
+use bothends_csd::admission::Peer;
 use bothends_csd::{
     Busy, Capabilities, Declined, DeviceStats, Finished, Inquiry, Job, JobId,
     RecordDigest, Refused, Serve, Session, Whose,
@@ -174,7 +175,7 @@ impl<C: Costs + 'static> Server<C> {
             costs: Mutex::new(costs),
             registry: Registry::default(),
         });
-        let own = Guest::of(&shared, None);
+        let own = Guest::of(&shared, Peer::default());
         let mut server = Self { shared, threads: Vec::new(), own };
         for worker_idx in 0..n_workers {
             let started = server.spawn(format!("be-agent-{worker_idx}"), Shared::work);
@@ -237,14 +238,14 @@ impl<C: Costs + 'static> Server<C> {
     /// # Errors
     /// All places are taken.
     pub fn guest(&self) -> Result<Guest<C>, Busy> {
-        self.guest_with(None)
+        self.guest_with(Peer::default())
     }
 
-    /// A place for one more host, which has proved this.
+    /// A place for one more host, which is this one, or has proved this.
     ///
     /// # Errors
     /// All places are taken.
-    pub fn guest_with(&self, credential: Option<Credential>) -> Result<Guest<C>, Busy> {
+    pub fn guest_with(&self, peer: impl Into<Peer>) -> Result<Guest<C>, Busy> {
         let state = self.shared.state();
         let most = state.n_guests_most;
         // The server's own place is not counted.
@@ -253,7 +254,7 @@ impl<C: Costs + 'static> Server<C> {
             return Err(Busy { retry: RETRY, reason });
         }
         drop(state);
-        Ok(Guest::of(&self.shared, credential))
+        Ok(Guest::of(&self.shared, peer.into()))
     }
 
     /// The members of a pool that have announced themselves here.

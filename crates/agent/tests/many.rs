@@ -19,7 +19,7 @@ use bothends_agent::{
 };
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_core::sample::{Encoding, Extent};
-use bothends_csd::admission::MAX_UNADMITTED;
+use bothends_csd::admission::{MAX_UNADMITTED, Peer};
 use bothends_csd::key::Key;
 use bothends_csd::registry::{self, announce};
 use bothends_csd::{
@@ -255,6 +255,32 @@ fn memory_is_divided_among_the_sessions_and_who_finds_none_is_told_when_to_come(
     assert_eq!(third.hello().slots, 4);
     drop((second, third));
     assert_eq!((server.counts().tables, server.counts().held_bytes), (0, 0));
+}
+
+/// Each of these recipes was read, as many as came: a connection for each two, without end.
+#[test]
+fn who_is_refused_again_and_again_waits_longer_while_others_work() {
+    let (_dir, exercise) = exercise();
+    let store = Gated::new(exercise.root());
+    let gate = Arc::clone(&store.gate);
+    let server = Server::start(config(1, 2), store, Even).unwrap();
+    let mut works = server.guest().unwrap();
+    works.open(exercise.session()).unwrap();
+    works.submit(job(0, 1), slot(&exercise)).unwrap();
+    let peer = Peer::at(None, Some([192, 0, 2, 1].into()));
+    let refusal_takes = || {
+        // It comes again each time.
+        let mut guest = server.guest_with(peer).unwrap();
+        let began = Instant::now();
+        let session = Session { recipe_hash: 1, ..exercise.session() };
+        let refused = guest.open(session);
+        assert!(matches!(refused, Err(Declined::Refused(_))), "{refused:?}");
+        began.elapsed()
+    };
+    let waits = |n_tries| (0..n_tries).any(|_| refusal_takes() >= PATIENCE / 200);
+    assert!(waits(60), "it never had to wait");
+    gate.open();
+    assert!(works.poll(PATIENCE).unwrap().result.unwrap().bad.is_empty());
 }
 
 #[test]

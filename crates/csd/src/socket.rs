@@ -132,6 +132,14 @@ impl Socket {
         }
     }
 
+    /// The address of the other side; `None` of a socket of this machine.
+    pub(crate) fn peer_ip(&self) -> Option<IpAddr> {
+        match &self.pipe {
+            Pipe::Unix(_) => None,
+            Pipe::Tcp(stream) => stream.peer_addr().ok().map(|at| at.ip()),
+        }
+    }
+
     /// Whether the peer is on another machine.
     pub(crate) fn is_beyond_machine(&self) -> io::Result<bool> {
         match &self.pipe {

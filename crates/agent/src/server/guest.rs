@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bothends_core::recipe::Recipe;
-use bothends_csd::admission::Credential;
+use bothends_csd::admission::Peer;
 use bothends_csd::job::{KNOWS_RUNS, SHARES_JOBS};
 use bothends_csd::{
     Capabilities, CsdError, Declined, DeviceStats, Finished, Inquiry, Job, JobId,
@@ -33,23 +33,26 @@ pub struct Guest<C: Costs> {
     shared: Arc<Shared<C>>,
     id: SeatId,
     bell: Arc<Condvar>,
-    /// What the host has proved.
-    credential: Option<Credential>,
+    peer: Peer,
 }
 
 impl<C: Costs> Guest<C> {
-    pub(super) fn of(shared: &Arc<Shared<C>>, credential: Option<Credential>) -> Self {
+    pub(super) fn of(shared: &Arc<Shared<C>>, peer: Peer) -> Self {
         let (id, bell) = shared.state().enter();
-        Self { shared: Arc::clone(shared), id, bell, credential }
+        Self { shared: Arc::clone(shared), id, bell, peer }
     }
 
-    /// Waits a moment where hosts open sessions all the time while others have work.
+    /// Waits a moment where hosts open sessions all the time, or this one was refused many, while others
+    /// have work.
     fn wait_to_open(&self) {
-        let until = Instant::now() + openings::MOST_WAIT;
+        let began = Instant::now();
+        let until = began + openings::MOST_WAIT;
+        let refused = self.shared.state().refusals.wait(self.peer, self.shared.now_ns());
         loop {
             let mut state = self.shared.state();
             let now_ns = self.shared.now_ns();
             let wait = state.openings.wait(now_ns);
+            let wait = wait.max(refused.saturating_sub(began.elapsed()));
             let left = until.saturating_duration_since(Instant::now());
             let waits = !wait.is_zero() && !left.is_zero() && !state.ending;
             if !waits || !state.is_anybody_else_busy(self.id) {
@@ -58,6 +61,37 @@ impl<C: Costs> Guest<C> {
             drop(state);
             thread::sleep(wait.min(left));
         }
+    }
+
+    /// Opens a session, unless it is refused.
+    fn agree(&mut self, session: Session) -> Result<(), Declined> {
+        let shared = &self.shared;
+        let begun_ns = shared.now_ns();
+        let lists_before = shared.tables.bytes();
+        let room = shared.room.with_pixels(shared.state().pixels);
+        let agreed = shared.tables.agree(&session, &*shared.store, &room);
+        let session = Session { manifest: Vec::new(), ..session };
+        let lists_now = shared.tables.bytes();
+        let mut state = shared.state();
+        let now_ns = shared.now_ns();
+        state.openings.pay(now_ns, now_ns.saturating_sub(begun_ns));
+        let agreed = agreed?;
+        let want = Want {
+            batch_bytes: agreed.batch_bytes(),
+            list_bytes: lists_now.saturating_sub(lists_before),
+            held_bytes: state.held_bytes().saturating_add(lists_before.min(lists_now)),
+            kept_bytes: shared.results.counts().held_bytes,
+        };
+        let n_slots = state.memory().slots_of(want, shared.config.n_slots)?;
+        let agreed = agreed.shared_with(state.jobs.owner(self.peer.credential));
+        let job = state.jobs.enter(&session, self.peer.credential);
+        let seat = self.seat(&mut state);
+        (seat.agreed, seat.n_slots) = (Some(Arc::new(agreed)), n_slots);
+        seat.whose = Whose { run: session.run, job: session.job.map(|job| job.name) };
+        seat.held_bytes = want.batch_bytes.saturating_mul(n_slots.into());
+        state.begin(self.id, job);
+        shared.limit_results(&state);
+        Ok(())
     }
 
     fn seat<'a>(&self, state: &'a mut State) -> &'a mut Seat {
@@ -90,33 +124,12 @@ impl<C: Costs> Serve for Guest<C> {
     fn open(&mut self, session: Session) -> Result<(), Declined> {
         self.close();
         self.wait_to_open();
-        let shared = &self.shared;
-        let begun_ns = shared.now_ns();
-        let lists_before = shared.tables.bytes();
-        let room = shared.room.with_pixels(shared.state().pixels);
-        let agreed = shared.tables.agree(&session, &*shared.store, &room);
-        let session = Session { manifest: Vec::new(), ..session };
-        let lists_now = shared.tables.bytes();
-        let mut state = shared.state();
-        let now_ns = shared.now_ns();
-        state.openings.pay(now_ns, now_ns.saturating_sub(begun_ns));
-        let agreed = agreed?;
-        let want = Want {
-            batch_bytes: agreed.batch_bytes(),
-            list_bytes: lists_now.saturating_sub(lists_before),
-            held_bytes: state.held_bytes().saturating_add(lists_before.min(lists_now)),
-            kept_bytes: shared.results.counts().held_bytes,
-        };
-        let n_slots = state.memory().slots_of(want, shared.config.n_slots)?;
-        let agreed = agreed.shared_with(state.jobs.owner(self.credential));
-        let job = state.jobs.enter(&session, self.credential);
-        let seat = self.seat(&mut state);
-        (seat.agreed, seat.n_slots) = (Some(Arc::new(agreed)), n_slots);
-        seat.whose = Whose { run: session.run, job: session.job.map(|job| job.name) };
-        seat.held_bytes = want.batch_bytes.saturating_mul(n_slots.into());
-        state.begin(self.id, job);
-        shared.limit_results(&state);
-        Ok(())
+        let opened = self.agree(session);
+        if matches!(opened, Err(Declined::Refused(_))) {
+            let now_ns = self.shared.now_ns();
+            self.shared.state().refusals.add(self.peer, now_ns);
+        }
+        opened
     }
 
     fn attest(&mut self, inquiry: &Inquiry) -> Result<Vec<Option<RecordDigest>>, String> {

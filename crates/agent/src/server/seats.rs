@@ -13,6 +13,7 @@ use bothends_slots::HostSlot;
 
 use super::jobs::Jobs;
 use super::openings::Openings;
+use super::refusals::Refusals;
 use super::{Counts, Kept, RunCounts, SESSIONS};
 use crate::memory::{Memory, ResultMemory};
 use crate::session::{Agreed, RowKey, Work};
@@ -37,6 +38,7 @@ pub(crate) struct State {
     pub(crate) seats: BTreeMap<SeatId, Seat>,
     n_seats_ever: SeatId,
     pub(crate) openings: Openings,
+    pub(crate) refusals: Refusals,
     pub(crate) jobs: Jobs,
     pub(crate) result_memory: ResultMemory,
     workers: Shares,
@@ -139,6 +141,7 @@ impl State {
             seats: BTreeMap::new(),
             n_seats_ever: 0,
             openings: Openings::of(n_workers),
+            refusals: Refusals::default(),
             jobs: Jobs::default(),
             result_memory: ResultMemory::Off,
             workers: Shares::of(n_workers as usize),

@@ -22,7 +22,7 @@ use crate::device::serving::{DeviceLink, MAX_UNSENT, Payload, serve_link};
 use crate::host::stream::Inbox;
 use crate::socket::{Readiness, wait};
 use crate::words::address::Address;
-use crate::words::admission::{ADMISSION_TIMEOUT, Credential};
+use crate::words::admission::{ADMISSION_TIMEOUT, Credential, Peer};
 use crate::words::job::Busy;
 use crate::words::member::Announcement;
 use crate::words::wire::Message;
@@ -300,6 +300,12 @@ impl Admitted {
     #[must_use]
     pub fn credential(&self) -> Option<Credential> {
         self.1
+    }
+
+    /// Who the host is, as far as this device can tell.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        Peer::at(self.1, self.0.channel.socket.peer_ip())
     }
 
     /// Serves the host until it is gone or `stop` is set; then `serve.close()` has been called.

@@ -1,6 +1,7 @@
 //! What a peer may do before it is known who it is, and what is known of it then. Whoever accepts connections counts them against
 //! these bounds; `device/listen.rs` holds each of them to bytes and time.
 
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -35,5 +36,53 @@ impl Credential {
         hash.update([0]);
         hash.update(proof);
         Self(hash.finalize().into())
+    }
+}
+
+/// Who is at the other end of an admitted connection, as far as a device can tell: two connections with
+/// equal ones may be of one host, and hosts behind one address have equal ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Peer {
+    /// What it has proved; `None` where it had to prove nothing.
+    pub credential: Option<Credential>,
+    /// Its machine, or its network where one machine has many addresses; `None` at a socket of this machine.
+    machine: Option<IpAddr>,
+}
+
+impl Peer {
+    /// Who has proved this, from this address.
+    #[must_use]
+    pub fn at(credential: Option<Credential>, address: Option<IpAddr>) -> Self {
+        let machine = address.map(|address| match address.to_canonical() {
+            IpAddr::V4(address) => IpAddr::V4(address),
+            // A machine chooses the lower half itself (RFC 4291 section 2.5.4, RFC 8981).
+            IpAddr::V6(address) => {
+                let network = address.to_bits() >> 64 << 64;
+                IpAddr::V6(Ipv6Addr::from_bits(network))
+            }
+        });
+        Self { credential, machine }
+    }
+}
+
+impl From<Option<Credential>> for Peer {
+    fn from(credential: Option<Credential>) -> Self {
+        Self::at(credential, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_with_many_addresses_is_one_peer() {
+        let at = |address: &str| Peer::at(None, Some(address.parse().unwrap()));
+        assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:1:2:3"));
+        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+        assert_ne!(at("192.0.2.1"), at("192.0.2.2"));
+        // One listener is reached both ways.
+        assert_eq!(at("::ffff:192.0.2.1"), at("192.0.2.1"));
+        assert_ne!(at("192.0.2.1"), Peer::from(None));
     }
 }
