@@ -3,11 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +17,9 @@ use anyhow::{Context, Result, ensure};
 use bothends_csd::Security;
 use bothends_csd::conformance::EchoServe;
 use bothends_csd::listen::{Listener, Terms, serve_connection};
+use bothends_csd::wire::{HEADER_BYTES, Header};
 use bothends_tests::programs::{program, run};
+use bothends_tests::proxy::KINDS;
 
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -133,6 +137,63 @@ fn a_device_that_makes_other_bytes_is_named_clause_by_clause() -> Result<()> {
         ensure!(!failed.iter().any(|it| it == number), "{number} failed: {said}");
     }
     ensure!(words.starts_with("error: the device violates "), "{words}");
+    Ok(())
+}
+
+/// What is between a host and the agent, and keeps a `Ping` back until all jobs are answered.
+fn keep_pings_back(host: UnixStream, agent: UnixStream) -> Result<()> {
+    let n_jobs = Arc::new(AtomicI32::new(0));
+    let (mut answers, mut to_host) = (agent.try_clone()?, host.try_clone()?);
+    let n_answered = Arc::clone(&n_jobs);
+    thread::spawn(move || -> Result<()> {
+        while let Some((kind, bytes)) = message(&mut answers) {
+            n_answered.fetch_sub(i32::from(kind == "Done"), Ordering::SeqCst);
+            to_host.write_all(&bytes)?;
+        }
+        Ok(to_host.shutdown(Shutdown::Both)?)
+    });
+    let (mut asks, mut to_agent) = (host, agent);
+    while let Some((kind, bytes)) = message(&mut asks) {
+        n_jobs.fetch_add(i32::from(kind == "Job"), Ordering::SeqCst);
+        while kind == "Ping" && n_jobs.load(Ordering::SeqCst) > 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        to_agent.write_all(&bytes)?;
+    }
+    Ok(to_agent.shutdown(Shutdown::Both)?)
+}
+
+/// The kind of the next message, and all of it; of one that nobody could read, its header alone.
+fn message(from: &mut UnixStream) -> Option<(&'static str, Vec<u8>)> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    from.read_exact(&mut bytes).ok()?;
+    let Ok(header) = Header::decode(bytes.first_chunk()?) else {
+        return Some(("", bytes));
+    };
+    let payload = usize::try_from(header.payload_bytes()).ok()?;
+    bytes.resize(HEADER_BYTES + header.body_bytes() + payload, 0);
+    from.read_exact(&mut bytes[HEADER_BYTES..]).ok()?;
+    Some((KINDS[usize::from(bytes[8])], bytes))
+}
+
+#[test]
+fn a_device_that_answers_ping_after_its_jobs_is_found_out() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("data");
+    std::fs::create_dir(&data)?;
+    let (door, before) = (folder.path().join("door"), folder.path().join("before"));
+    let _agent = Agent::start(&format!("unix://{}", door.display()), &data, &[])?;
+    let listener = UnixListener::bind(&before)?;
+    thread::spawn(move || {
+        for host in listener.incoming() {
+            let (host, agent) = (host.unwrap(), UnixStream::connect(&door).unwrap());
+            thread::spawn(move || keep_pings_back(host, agent));
+        }
+    });
+    let before = format!("unix://{}", before.display());
+    let output = conform(&[&before, "--data", data.to_str().context("UTF-8")?])?;
+    let said = text(&output.stdout);
+    ensure!(clauses(&said, "failed") == ["6.4"], "{said}");
     Ok(())
 }
 

@@ -45,7 +45,7 @@ const fn clause(number: &'static str, sentence: &'static str, check: Check) -> C
 }
 
 /// All of them, in the order in which they are tried.
-pub const CLAUSES: [Clause; 38] = [
+pub const CLAUSES: [Clause; 40] = [
     clause(
         "1.1",
         "Hello is answered with what the device is and can do.",
@@ -221,6 +221,16 @@ pub const CLAUSES: [Clause; 38] = [
         "6.2",
         "Statistics need no session.",
         Stranger(stranger::stats_without_a_session),
+    ),
+    clause(
+        "6.3",
+        "Ping is answered with and without a session.",
+        Stranger(stranger::ping_in_every_state),
+    ),
+    clause(
+        "6.4",
+        "Ping is answered while jobs are being made.",
+        Stranger(stranger::ping_at_work),
     ),
     clause(
         "7.1",

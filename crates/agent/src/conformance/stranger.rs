@@ -9,10 +9,11 @@
 use std::time::Duration;
 
 use bothends_core::ids::SampleId;
+use bothends_csd::job::HAS_PULSE;
 use bothends_csd::wire::{HEADER_BYTES, Message};
 use bothends_csd::{
-    ConnectOptions, CsdError, Ending, Inquiry, JobId, PROTOCOL_VERSION, SessionId,
-    connect,
+    Capabilities, ConnectOptions, CsdError, Ending, Inquiry, JobId, PROTOCOL_VERSION,
+    SessionId, connect,
 };
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -249,6 +250,69 @@ pub(super) fn stats_without_a_session(reach: &Reach, exercise: &Exercise) -> Che
     }
 }
 
+pub(super) fn ping_in_every_state(reach: &Reach, exercise: &Exercise) -> Checked {
+    let mut talk = Talk::greeted(reach, exercise)?;
+    needs_a_pulse(&talk)?;
+    pong(&mut talk)?;
+    let session = talk.open(&exercise.session())?;
+    pong(&mut talk)?;
+    // Neither is a job lost behind it, nor one `Ping` answered twice.
+    let job = exercise.job(1, &[0]);
+    talk.say(&Message::Ping)?;
+    talk.say(&Message::Job(session, job.clone()))?;
+    talk.say(&Message::Ping)?;
+    let (mut n_pongs, mut made) = (0, None);
+    while n_pongs < 2 || made.is_none() {
+        match talk.hear()? {
+            Message::Pong => n_pongs += 1,
+            Message::Completed(of, answer) if of == session => {
+                let bytes = talk.payload(&answer)?;
+                made = Some((answer, bytes));
+            }
+            other => return out_of_turn("Ping", &other),
+        }
+    }
+    if let Some(made) = made {
+        talk.compare(made, &job)?;
+    }
+    talk.silence()
+}
+
+/// A device that reads on only when it has made what it was given is silent for as long as that takes, and
+/// is taken for dead.
+pub(super) fn ping_at_work(reach: &Reach, exercise: &Exercise) -> Checked {
+    const N: u32 = 64;
+    let (mut talk, session) = Talk::opened(reach, exercise)?;
+    needs_a_pulse(&talk)?;
+    let samples: Vec<u64> = (0..u64::from(MAX_BATCH)).map(|id| id % 3).collect();
+    for number in 0..N {
+        talk.say(&Message::Job(session, exercise.job(number, &samples)))?;
+    }
+    talk.say(&Message::Ping)?;
+    let (mut n_answers, mut n_before) = (0, None);
+    while n_answers < N || n_before.is_none() {
+        match talk.hear()? {
+            Message::Pong if n_before.is_none() => n_before = Some(n_answers),
+            Message::Completed(of, answer) if of == session => {
+                talk.payload(&answer)?;
+                n_answers += 1;
+            }
+            other => return out_of_turn("Ping", &other),
+        }
+    }
+    ensure(n_before.is_some_and(|n| n < N).then_some(()), || {
+        format!("it answers Ping when all of {N} jobs are answered")
+    })
+}
+
+fn pong(talk: &mut Talk<'_>) -> Checked {
+    talk.say(&Message::Ping)?;
+    match talk.hear()? {
+        Message::Pong => Ok(()),
+        other => out_of_turn("Ping", &other),
+    }
+}
+
 /// The device still serves, whatever it makes.
 fn served(reach: &Reach, exercise: &Exercise) -> Checked {
     let next = |fault: Fault| fault.of("the next host: ");
@@ -287,6 +351,13 @@ fn needs_a_greeting(reach: &Reach) -> Checked {
     match reach.is_plain() {
         true => Ok(()),
         false => not_applicable("hosts are not greeted there"),
+    }
+}
+
+fn needs_a_pulse(talk: &Talk<'_>) -> Checked {
+    match talk.capabilities.as_ref().is_some_and(Capabilities::has_pulse) {
+        true => Ok(()),
+        false => not_applicable(format!("it has no feature `{HAS_PULSE}`")),
     }
 }
 

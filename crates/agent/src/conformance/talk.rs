@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use bothends_csd::wire::Message;
 use bothends_csd::{
-    Address, Answer, ConnectOptions, CsdError, Ending, Job, Link, Session, SessionId,
-    Transport, connect, link,
+    Address, Answer, Capabilities, ConnectOptions, CsdError, Ending, Job, Link, Session,
+    SessionId, Transport, connect, link,
 };
 
 use super::exercise::Exercise;
@@ -70,12 +70,15 @@ const SILENCE: Duration = Duration::from_millis(300);
 pub(super) struct Talk<'a> {
     link: Box<dyn Link>,
     pub(super) exercise: &'a Exercise,
+    /// What the device has said of itself, once it has been greeted.
+    pub(super) capabilities: Option<Capabilities>,
 }
 
 impl<'a> Talk<'a> {
     /// A connection over which nothing has been said yet.
     pub(super) fn strange(reach: &Reach, exercise: &'a Exercise) -> Checked<Self> {
-        Ok(Self { link: link(&reach.address, &reach.options)?, exercise })
+        let link = link(&reach.address, &reach.options)?;
+        Ok(Self { link, exercise, capabilities: None })
     }
 
     /// A connection whose key exchange is over.
@@ -85,7 +88,10 @@ impl<'a> Talk<'a> {
             talk.link.greet(ends())?;
             talk.say(&Message::Hello)?;
             match talk.hear()? {
-                Message::Welcome(_) => Ok(talk),
+                Message::Welcome(said) => {
+                    talk.capabilities = Some(said);
+                    Ok(talk)
+                }
                 other => out_of_turn("hello", &other),
             }
         })
@@ -167,7 +173,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    fn payload(&mut self, answer: &Answer) -> Checked<Vec<u8>> {
+    pub(super) fn payload(&mut self, answer: &Answer) -> Checked<Vec<u8>> {
         let Ending::Done { len, checksum, .. } = &answer.ending else {
             return Ok(Vec::new());
         };
