@@ -199,8 +199,13 @@ fn by_stall(a: &Fed, b: &Fed) -> std::cmp::Ordering {
 
 fn agents(agents: &[Agent]) -> Section {
     let row = |agent: &Agent| {
+        let name = match &agent.runs[..] {
+            [] => agent.endpoint.clone(),
+            [run] => format!("{} {run}", agent.endpoint),
+            runs => format!("{} {} runs", agent.endpoint, runs.len()),
+        };
         [
-            agent.endpoint.clone(),
+            name,
             agent.hosts.to_string(),
             rate(agent.rate),
             agent.workers.map_or("-".to_owned(), |workers| format!("{workers:.1}")),
@@ -277,7 +282,7 @@ node1:9100 1            4  25%     1,500     2,000       0%      25%    decode
 node0:9100 0            4  25%     1,000     1,000      10%       0%         -
 
 AGENT                    hosts  images/s   workers    queue     MB/s   refused
-node2:9100                   2       100       1.5        5      0.1         3
+node2:9100 job-7             2       100       1.5        5      0.1         3
 node3:9100: connection refused
 ";
         let shown = text(&view(), (80, 24));
@@ -304,6 +309,14 @@ node3:9100: connection refused
         {
             assert!(squeezed(&shown).contains(line), "{line}\n{shown}");
         }
+    }
+
+    #[test]
+    fn an_agent_of_several_runs_says_how_many() {
+        let other = "bothends_agent_run_sessions{run=\"job-8\",job=\"\"} 1\n";
+        let texts = [Ok(agent_text(0, 0.0) + other)];
+        let shown = text(&View::of(None, &look(1.0, &texts)), (80, 24));
+        assert!(shown.contains("node0:9100 2 runs"), "\n{shown}");
     }
 
     #[test]

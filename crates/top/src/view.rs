@@ -1,6 +1,6 @@
 //! Rows from two looks: counters become rates, and the ranks of a job are added up. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bothends_scrape::samples;
 
@@ -56,6 +56,8 @@ pub(crate) struct Rank {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Agent {
     pub(crate) endpoint: String,
+    /// The runs with open sessions that have names, sorted.
+    pub(crate) runs: Vec<String>,
     pub(crate) hosts: u64,
     pub(crate) queue: u64,
     /// Samples per second.
@@ -86,7 +88,8 @@ const MOST_STALLED: f64 = 0.95;
 #[derive(Debug, Default)]
 struct Numbers {
     values: BTreeMap<(String, String), f64>,
-    run: String,
+    /// Of a rank its own, of an agent those of its hosts.
+    runs: BTreeSet<String>,
     rank: String,
 }
 
@@ -101,11 +104,11 @@ impl Numbers {
             let part =
                 PARTS.iter().find_map(|part| sample.label(part)).unwrap_or_default();
             numbers.values.insert((name.to_owned(), part.to_owned()), sample.value);
-            for (label, kept) in [("run", &mut numbers.run), ("rank", &mut numbers.rank)]
-            {
-                if let Some(value) = sample.label(label) {
-                    value.clone_into(kept);
-                }
+            if let Some(run) = sample.label("run").filter(|run| !run.is_empty()) {
+                numbers.runs.insert(run.to_owned());
+            }
+            if let Some(rank) = sample.label("rank") {
+                rank.clone_into(&mut numbers.rank);
             }
         }
         numbers
@@ -201,6 +204,7 @@ fn agent(endpoint: String, change: &Change<'_>) -> Agent {
     let now = change.now;
     Agent {
         endpoint,
+        runs: now.runs.iter().cloned().collect(),
         hosts: now.count("agent_hosts"),
         queue: now.count("agent_queue"),
         rate: change.rate("agent_samples_total", ""),
@@ -216,7 +220,7 @@ fn rank(endpoint: String, change: &Change<'_>) -> Rank {
     let of_epoch = now.get("epoch_batches", "");
     Rank {
         endpoint,
-        run: now.run.clone(),
+        run: now.runs.last().cloned().unwrap_or_default(),
         rank: now.rank.clone(),
         epoch: now.count("epoch"),
         done: match of_epoch > 0.0 {
@@ -296,7 +300,9 @@ pub(crate) mod tests {
              bothends_agent_worker_seconds_total {worker_s}\n\
              bothends_agent_read_bytes_total {}\n\
              bothends_agent_refused_total{{why=\"busy\"}} 1\n\
-             bothends_agent_refused_total{{why=\"failed\"}} 2\n",
+             bothends_agent_refused_total{{why=\"failed\"}} 2\n\
+             bothends_agent_run_sessions{{run=\"job-7\",job=\"vit\"}} 2\n\
+             bothends_agent_run_sessions{{run=\"\",job=\"\"}} 1\n",
             samples * 1000
         )
     }
@@ -347,6 +353,7 @@ pub(crate) mod tests {
         assert_eq!((agent.hosts, agent.queue, agent.refused), (2, 5, 3));
         assert_eq!((agent.rate, agent.workers), (Some(100.0), Some(1.5)));
         assert_eq!(agent.read, Some(100_000.0));
+        assert_eq!(agent.runs, ["job-7"]);
     }
 
     #[test]
