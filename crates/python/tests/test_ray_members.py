@@ -1,9 +1,12 @@
-"""What processes with loaders do for a pool of `bothends.ray`, with a stand-in for Ray."""
+"""What processes with loaders do for a pool of `bothends.ray`, with a stand-in for Ray, and what they hear of
+the registry."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
+import time
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +17,7 @@ import bothends.ray
 import pytest
 
 import children
+from bothends import _actors
 from bothends._demand import by_need
 from bothends.ray import Demand, _Member
 
@@ -22,15 +26,22 @@ class Registry:
     """Answers as the actor does, at once."""
 
     def __init__(self) -> None:
-        self.looked, self.fails = 0, False
+        self.looked, self.failed, self.fails = 0, 0, False
+        self.agents = ["tcp://a:7070"]
         self.addresses = SimpleNamespace(remote=self.told)
+        self.changed = SimpleNamespace(remote=self.told_later)
         self.demand = SimpleNamespace(remote=lambda *_: None)
 
     def told(self) -> list[str]:
         if self.fails:
+            self.failed += 1
             raise RuntimeError("the registry is being restarted")
         self.looked += 1
-        return ["tcp://a:7070"]
+        return self.agents
+
+    def told_later(self, _seen: list[str] | None, seconds: float) -> list[str]:
+        time.sleep(seconds)
+        return self.told()
 
 
 @pytest.fixture
@@ -85,6 +96,49 @@ def test_a_pool_that_could_not_be_asked_at_first_is_asked_again(
     source = Path(loader.options["csds"][0].removeprefix("pool+file://"))
     assert source.read_text() == "tcp://a:7070\n"
     member._closed.set()
+
+
+def test_the_last_list_stays_while_the_registry_is_gone(registry: Registry) -> None:
+    loader = Fed(_Member("a registry", b"key"))
+    source = Path(loader.options["csds"][0].removeprefix("pool+file://"))
+    registry.agents = ["tcp://b:7070"]
+    eventually(lambda: source.read_text() == "tcp://b:7070\n")
+    registry.fails, registry.agents = True, []
+    eventually(lambda: registry.failed > 2)
+    assert source.read_text() == "tcp://b:7070\n"
+    loader.pool._closed.set()
+
+
+def test_a_registry_tells_of_an_agent_when_it_comes_and_when_it_goes() -> None:
+    async def follow() -> None:
+        registry = _actors.Registry()
+        registry.begin()
+        first, second = "tcp://a:7070", "tcp://b:7070"
+        for happens, then in (
+            (lambda: registry.announce(0, first), [first]),
+            (lambda: registry.announce(1, second), [first, second]),
+            (lambda: registry.withdraw(0), [second]),
+        ):
+            told = asyncio.create_task(registry.changed(registry.addresses(), 60))
+            await asyncio.sleep(0)
+            happens()
+            assert await asyncio.wait_for(told, 20) == then
+        told = asyncio.create_task(registry.changed([second], 60))
+        for _ in range(20):
+            await asyncio.sleep(0)
+            registry.announce(1, second)
+        assert not told.done(), "it was known"
+        told.cancel()
+
+    asyncio.run(follow())
+
+
+def test_the_successor_of_a_registry_says_nothing_until_agents_had_time() -> None:
+    registry = _actors.Registry()
+    registry.announce(0, "tcp://a:7070")
+    assert asyncio.run(registry.changed(None, 0.1)) is None
+    registry.begin()
+    assert asyncio.run(registry.changed(None, 0.1)) == ["tcp://a:7070"]
 
 
 def sizes(demands: list[Demand], agents: list[int], size: int = 2) -> list[int]:

@@ -3,6 +3,7 @@ process with loaders reads."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import os
@@ -50,21 +51,43 @@ class Registry:
         self._silent_until = time.monotonic() + 2 * RENEWAL
         self._agents: dict[int, tuple[str, float]] = {}
         self._demands: dict[str, tuple[Demand, float]] = {}
+        # Set, and replaced, when an agent comes or goes.
+        self._news = asyncio.Event()
 
     def begin(self) -> None:
         """Says that this is the first registry, with no predecessor."""
         self._silent_until = 0.0
 
     def announce(self, place: int, address: str) -> None:
+        before, _ = self._agents.get(place, (None, 0.0))
         self._agents[place] = (address, time.monotonic())
+        if address != before:
+            self._tell()
 
     def withdraw(self, place: int) -> None:
         self._agents.pop(place, None)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
 
     def addresses(self) -> list[str] | None:
         if time.monotonic() < self._silent_until:
             return None
         return _current(self._agents)
+
+    async def changed(self, seen: list[str] | None, seconds: float) -> list[str] | None:
+        """The addresses as soon as they are others than these, and after so many seconds in any case:
+        a batch may take less time than there is between two questions."""
+        ends = time.monotonic() + seconds
+        while (now := self.addresses()) is None or now == seen:
+            left = ends - time.monotonic()
+            if left <= 0:
+                break
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._news.wait(), left)
+        return now
 
     def demand(self, loader: str, demand: Demand) -> None:
         self._demands[loader] = (demand, time.monotonic())

@@ -81,33 +81,39 @@ class _Member:
         return self._ask("addresses") or []
 
     def _ask(self, what: str) -> Any:
-        registry = ray_module().get_actor(self._registry)
-        return ray_module().get(getattr(registry, what).remote(), timeout=LEASE)
+        return _asked(self._registry, what)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Member, (self._registry, self._key)
+
+
+def _asked(registry: str, what: str, *arguments: Any) -> Any:
+    actor = ray_module().get_actor(registry)
+    return ray_module().get(getattr(actor, what).remote(*arguments), timeout=LEASE)
 
 
 def _follow(member: weakref.ref[_Member], folder: str) -> None:
     """Keeps the file up to date, and reports what the loaders of this process need. If the registry
     is unreachable, the last list stays."""
     meters: weakref.WeakKeyDictionary[Loader, Meter] = weakref.WeakKeyDictionary()
+    seen: list[str] | None = None
     while (pool := member()) is not None and not pool._closed.is_set():
-        with contextlib.suppress(Exception):  # it is being restarted, or Ray is being shut down
-            _look(pool, folder, meters)
-        closed = pool._closed
-        del pool  # it may be the last
-        closed.wait(RENEWAL / 2)
+        registry, closed = pool._registry, pool._closed
+        with contextlib.suppress(Exception):  # as below
+            _tell(pool, meters)
+        del pool  # it may be the last, and is not held while the registry has no news
+        try:
+            now = _asked(registry, "changed", seen, RENEWAL / 2)
+            if now is not None and now != seen:
+                write(folder, now)
+                seen = now
+        except Exception:  # it is being restarted, or Ray is being shut down
+            closed.wait(RENEWAL / 2)
 
 
-def _look(
-    pool: _Member, folder: str, meters: weakref.WeakKeyDictionary[Loader, Meter]
-) -> None:
-    """Updates once. It is a separate function so that no local variable keeps a loader, and with it
+def _tell(pool: _Member, meters: weakref.WeakKeyDictionary[Loader, Meter]) -> None:
+    """Reports once. It is a separate function so that no local variable keeps a loader, and with it
     the pool, alive between updates."""
-    addresses = pool._ask("addresses")
-    if addresses is not None:
-        write(folder, addresses)
     here = f"{os.uname().nodename}-{os.getpid()}"
     registry = ray_module().get_actor(pool._registry)
     for loader in list(pool._loaders):

@@ -26,8 +26,7 @@ use crate::runtime::engine::spawn;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use registries::Registries;
 
-/// How often a file is looked at, and a resolver asked.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often a resolver is asked. A file is looked at whenever the loop comes round.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
 /// How long a resolver may take before a note says that it does not answer.
@@ -118,7 +117,6 @@ impl Asks for Listed {
 struct File<'a> {
     pool: &'a Pool,
     path: &'a Path,
-    looked: Option<Instant>,
     /// Of the file that was read last, and what was wrong with it.
     read: Option<(Signature, Option<String>)>,
 }
@@ -143,7 +141,7 @@ impl Signature {
 
 impl<'a> File<'a> {
     fn new(pool: &'a Pool, path: &'a Path) -> Self {
-        Self { pool, path, looked: None, read: None }
+        Self { pool, path, read: None }
     }
 
     fn read(&self) -> Result<Vec<Address>, String> {
@@ -163,14 +161,6 @@ impl<'a> File<'a> {
 
 impl Asks for File<'_> {
     fn news(&mut self) -> Result<Option<Vec<Address>>, String> {
-        if self.looked.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
-            return self
-                .read
-                .as_ref()
-                .and_then(|(_, why)| why.clone())
-                .map_or(Ok(None), Err);
-        }
-        self.looked = Some(Instant::now());
         let found = fs::metadata(self.path).map_err(|e| {
             self.read = None;
             format!("cannot read the list of members {}: {e}", self.path.display())
