@@ -5,17 +5,18 @@
 //! another file, and a root that got the name of another is looked at when a session begins. `remote` has the
 //! objects of a store on the network. Nothing here knows a format or a sample.
 
+mod opened;
 mod remote;
 
 use std::convert::Infallible;
 use std::fmt::Debug;
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bothends_core::sample::FileIdx;
 use bothends_csd::{Beneath, Links, is_of_machine, keeps_its_number, will_need};
@@ -24,6 +25,7 @@ use bothends_side_index::{Beside, Cache, Place, SideIndex};
 use bothends_storage::{Location, Options, StorageError, is_url};
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::opened::{OpenFile, Opened};
 pub use self::remote::{ObjectRoot, ObjectStore};
 
 /// Bytes that could not be had.
@@ -241,16 +243,16 @@ pub struct FileStore {
     /// One without a name, or several with one each.
     roots: Vec<Root>,
     side_index: Option<SideIndex>,
-    /// The file opened last: containers are read record by record.
-    last: Mutex<Option<OpenFile>>,
+    opened: Mutex<Opened>,
 }
 
-#[derive(Debug, Clone)]
-struct OpenFile {
-    path: PathBuf,
-    file: Arc<File>,
-    numbers: Numbers,
-    identity: Identity,
+/// How a file was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    /// Just now.
+    New,
+    /// For a record before this one.
+    Again,
 }
 
 impl FileStore {
@@ -291,7 +293,7 @@ impl FileStore {
             Ok(Root { name: name.clone(), path, beneath })
         };
         let roots = roots.iter().enumerate().map(open).collect::<Result<_, _>>()?;
-        Ok(Self { roots, side_index: None, last: Mutex::new(None) })
+        Ok(Self { roots, side_index: None, opened: Mutex::default() })
     }
 
     /// The same files, with what is known of their images kept in `cache`: read now, added to
@@ -354,23 +356,38 @@ impl FileStore {
     }
 
     fn forget(&self) {
-        drop(self.last.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.opened().forget();
     }
 
-    fn open(&self, path: &str) -> Result<OpenFile, StoreError> {
+    /// Nobody leaves it half changed.
+    fn opened(&self) -> MutexGuard<'_, Opened> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file to read from: the one that a scout has opened, if it still has its name.
+    fn open_to_read(&self, path: &str) -> Result<OpenFile, StoreError> {
+        let (root, below) = self.root_of(path)?;
+        let ahead = self.opened().take_ahead(&root.path.join(below));
+        match ahead.and_then(OpenFile::as_it_is) {
+            Some(open) => Ok(open),
+            None => self.open(path).map(|(open, _)| open),
+        }
+    }
+
+    fn open(&self, path: &str) -> Result<(OpenFile, Opening), StoreError> {
         let (root, path) = self.root_of(path)?;
         let full = root.path.join(path);
         let wrong = |source| StoreError { path: full.clone(), source };
         let beneath = root.beneath();
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(open) = last.filter(|open| open.path == full) {
+        let last = self.opened().last(&full);
+        if let Some(open) = last {
             // Another file may have been given its name.
             let now = beneath.metadata(path).map_err(|error| {
                 self.forget();
                 wrong(error)
             })?;
             if open.identity == Identity::of(&now, open.numbers) {
-                return Ok(open);
+                return Ok((open, Opening::Again));
             }
         }
         let file = beneath.open(path).map_err(wrong)?;
@@ -379,8 +396,8 @@ impl FileStore {
         let identity = Identity::of(&file.metadata().map_err(wrong)?, numbers);
         let (path, file) = (full.clone(), Arc::new(file));
         let open = OpenFile { path, file, numbers, identity };
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(open.clone());
-        Ok(open)
+        self.opened().opened(open.clone());
+        Ok((open, Opening::New))
     }
 }
 
@@ -390,7 +407,7 @@ impl Store for FileStore {
         Wanted { path, offset, len, .. }: Wanted<'_>,
         dst: &mut Vec<u8>,
     ) -> Result<Identity, StoreError> {
-        let open = self.open(path)?;
+        let open = self.open_to_read(path)?;
         let wrong = |source| StoreError { path: open.path.clone(), source };
         let end = offset.checked_add(u64::from(len));
         let (file_bytes, _) = open.identity.age;
@@ -406,10 +423,13 @@ impl Store for FileStore {
         Ok(open.identity)
     }
 
-    /// Into the page cache, which the kernel does on its own.
+    /// Into the page cache, which the kernel does on its own. A file that is opened for it stays open for the
+    /// worker.
     fn read_ahead(&self, Wanted { path, offset, len, .. }: Wanted<'_>) {
-        if let Ok(open) = self.open(path) {
-            will_need(&open.file, offset, u64::from(len).min(MOST_AHEAD_BYTES));
+        let Ok((open, opening)) = self.open(path) else { return };
+        will_need(&open.file, offset, u64::from(len).min(MOST_AHEAD_BYTES));
+        if opening == Opening::New {
+            self.opened().opened_ahead(open);
         }
     }
 
@@ -499,6 +519,32 @@ mod tests {
         std::fs::rename(dir.path().join("b"), dir.path().join("a")).unwrap();
         store.read(wanted("a", 0, 3), &mut dst).unwrap();
         assert_eq!(dst, b"new");
+        std::fs::remove_file(dir.path().join("a")).unwrap();
+        store.read(wanted("a", 0, 3), &mut dst).unwrap_err();
+    }
+
+    #[test]
+    fn a_file_is_opened_once_for_scout_and_worker_unless_another_got_its_name() {
+        let (dir, store) = store_with("a", b"old");
+        let path = store.roots().next().unwrap().join("a");
+        let mut dst = Vec::new();
+        store.read_ahead(wanted("a", 0, 3));
+        let is_ahead = store.opened().take_ahead(&path).is_some();
+        assert!(is_ahead, "the worker finds it open");
+        store.read_ahead(wanted("a", 0, 3));
+        assert!(store.opened().take_ahead(&path).is_none(), "it was open");
+        store.forget();
+        store.read_ahead(wanted("a", 0, 3));
+        let old = store.read(wanted("a", 0, 3), &mut dst).unwrap();
+        assert!(store.opened().take_ahead(&path).is_none(), "the worker has it");
+        store.forget();
+        store.read_ahead(wanted("a", 0, 3));
+        std::fs::write(dir.path().join("b"), b"new").unwrap();
+        std::fs::rename(dir.path().join("b"), dir.path().join("a")).unwrap();
+        assert_ne!(store.read(wanted("a", 0, 3), &mut dst).unwrap(), old);
+        assert_eq!(dst, b"new");
+        store.forget();
+        store.read_ahead(wanted("a", 0, 3));
         std::fs::remove_file(dir.path().join("a")).unwrap();
         store.read(wanted("a", 0, 3), &mut dst).unwrap_err();
     }
