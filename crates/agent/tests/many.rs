@@ -267,7 +267,7 @@ fn who_is_refused_again_and_again_waits_longer_while_others_work() {
     let mut works = server.guest().unwrap();
     works.open(exercise.session()).unwrap();
     works.submit(job(0, 1), slot(&exercise)).unwrap();
-    let peer = Peer::at(None, Some([192, 0, 2, 1].into()));
+    let peer = Peer::at(None, Some([192_u8, 0, 2, 1].into()));
     let refusal_takes = || {
         // It comes again each time.
         let mut guest = server.guest_with(peer).unwrap();

@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(waits[FREE as usize + 2], 2 * FIRST_WAIT);
         assert!(waits.is_sorted() && waits.last() == Some(&MOST_WAIT), "{waits:?}");
         assert_eq!(refusals.wait(peer(2), 0), Duration::ZERO, "another machine");
-        let other_key = Peer { credential: None, ..peer(1) };
+        let other_key = Peer::at(None, Some(IpAddr::from(1_u32.to_be_bytes())));
         assert_eq!(refusals.wait(other_key, 0), Duration::ZERO, "another proof");
         let later = refusals.wait(peer(1), 3 * SECOND);
         assert!(later < MOST_WAIT && !later.is_zero(), "{later:?}");
