@@ -445,6 +445,8 @@ impl Store for FileStore {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     fn wanted(path: &str, offset: u64, len: u32) -> Wanted<'_> {
