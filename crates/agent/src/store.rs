@@ -368,7 +368,7 @@ impl FileStore {
     fn open_to_read(&self, path: &str) -> Result<OpenFile, StoreError> {
         let (root, below) = self.root_of(path)?;
         let ahead = self.opened().take_ahead(&root.path.join(below));
-        match ahead.and_then(OpenFile::as_it_is) {
+        match ahead.and_then(OpenFile::refreshed) {
             Some(open) => Ok(open),
             None => self.open(path).map(|(open, _)| open),
         }

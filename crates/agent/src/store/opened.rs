@@ -26,7 +26,7 @@ pub(super) struct OpenFile {
 
 impl OpenFile {
     /// The same file as it is now; `None` where it has no name any more, or none can say.
-    pub(super) fn as_it_is(self) -> Option<Self> {
+    pub(super) fn refreshed(self) -> Option<Self> {
         let now = self.file.metadata().ok().filter(|now| now.nlink() > 0)?;
         let identity = Identity::of(&now, self.numbers);
         Some(Self { identity, ..self })
@@ -106,9 +106,9 @@ mod tests {
         std::fs::write(&path, b"old").unwrap();
         let (before, grown) = (open(&path), open(&path));
         std::fs::write(&path, b"longer").unwrap();
-        let now = grown.as_it_is().unwrap();
+        let now = grown.refreshed().unwrap();
         assert!(now.identity.age.0 == 6 && before.identity.age.0 == 3);
         std::fs::remove_file(&path).unwrap();
-        assert!(before.as_it_is().is_none());
+        assert!(before.refreshed().is_none());
     }
 }
