@@ -33,11 +33,8 @@ fn says(args: &[&str], status: i32, line: &str) -> Result<()> {
     ensure!(output.stdout.is_empty(), "{args:?} printed before it failed");
     let said = String::from_utf8(output.stderr)?;
     let errors: Vec<&str> = said.lines().filter(|l| !l.ends_with('…')).collect();
-    let expected = format!("error: {line}");
-    ensure!(
-        errors == [expected.as_str()],
-        "{args:?} said\n{said}\ninstead of\n{expected}"
-    );
+    let wanted = format!("error: {line}");
+    ensure!(errors == [&wanted], "{args:?} said\n{said}\ninstead of\n{wanted}");
     ensure!(output.status.code() == Some(status), "{args:?}: {}", output.status);
     Ok(())
 }

@@ -145,7 +145,7 @@ fn what_is_packed_is_unpacked_inspected_and_verified() -> Result<()> {
     );
     let verified = said(&["inspect", "--verify"], &[&store])?;
     ensure!(
-        verified.starts_with("all ") && verified.ends_with("as they were\n"),
+        verified.starts_with("all ") && verified.ends_with("records are intact\n"),
         "{verified}"
     );
     // Resharded, from two parts of it.

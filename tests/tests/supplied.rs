@@ -181,7 +181,7 @@ fn a_loader_of_supplied_orders_has_none_of_its_own() -> Result<()> {
     let line = loader.begin(1).unwrap_err().to_string();
     ensure!(line.contains("follows orders that are supplied"), "{line}");
     let line = begin(&mut loader, &[23], &[1]).unwrap_err().to_string();
-    ensure!(line.contains("sample 23 at place 0"), "{line}");
+    ensure!(line.contains("sample 23 at position 0"), "{line}");
     Ok(())
 }
 

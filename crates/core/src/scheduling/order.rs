@@ -304,9 +304,9 @@ mod tests {
         assert_eq!(line(&[], &[]), "the order has no batch");
         assert_eq!(
             line(&[1, 5], &[2]),
-            "the order names sample 5 at place 1 and the data set has 5: its indices are 0 to 4"
+            "the order names sample 5 at position 1 and the data set has 5: its indices are 0 to 4"
         );
-        assert!(line(&[-1], &[1]).contains("sample -1 at place 0"));
+        assert!(line(&[-1], &[1]).contains("sample -1 at position 0"));
         assert!(line(&[1, 2], &[2, 2]).contains("batch 1 of the order has no sample"));
         assert!(line(&[1, 2], &[1]).contains("do not increase to the 2 samples"));
         assert!(line(&[1, 2], &[2, 1, 2]).contains("do not increase"));

@@ -8,6 +8,8 @@ mod event;
 use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::error::EnergyError;
 use crate::meters::sysfs::{Files, Tree};
@@ -17,6 +19,11 @@ const NAME: &str = "perf";
 const PMU: &str = "sys/bus/event_source/devices/power";
 const REMEDY: &str = "allow it with `sudo sysctl kernel.perf_event_paranoid=0`, or give the \
     program CAP_PERFMON";
+
+/// How long an event may take to count something: a machine of 20 W uses the largest unit, a joule, in half of it.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// The processors' own counters move once in this time.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// The events to count, with what they include.
 const EVENTS: [(&str, Part); 3] = [
@@ -61,15 +68,38 @@ struct Counting {
 }
 
 impl Perf {
-    /// Opens the events on one processor of each package, through the kernel.
+    /// Opens the events on one processor of each package, through the kernel. Blocks for up to 100 ms where they
+    /// do not count.
     ///
     /// # Errors
-    /// There is no such PMU, or this user may not count.
+    /// There is no such PMU, this user may not count, or nothing is counted: many virtual machines show the events of
+    /// a processor that they do not let count.
     pub fn open(tree: &Tree) -> Result<Self, EnergyError> {
-        Self::open_by(tree, &event::open)
+        let mut perf = Self::open_by(tree, &event::open)?;
+        if perf.counts_within(PATIENCE)? {
+            Ok(perf)
+        } else {
+            Err(perf
+                .files
+                .absent("the PMU `power` counts nothing, as in many virtual machines"))
+        }
     }
 
-    /// The same with another way to count (tests).
+    /// Whether an event counts something within this time.
+    fn counts_within(&mut self, patience: Duration) -> Result<bool, EnergyError> {
+        let until = Instant::now() + patience;
+        loop {
+            if self.read()?.iter().any(|counter| counter.energy_uj > 0) {
+                return Ok(true);
+            }
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// The same with another way to count (tests), which need not count anything yet.
     ///
     /// # Errors
     /// As [`Perf::open`].
@@ -190,6 +220,34 @@ impl Meter for Perf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Counts so much with each look.
+    #[derive(Debug)]
+    struct Steps(u64, u64);
+
+    impl Count for Steps {
+        fn count(&mut self) -> io::Result<u64> {
+            self.0 += self.1;
+            Ok(self.0)
+        }
+    }
+
+    /// A virtual machine's `energy-psys` was taken for a meter, and its runs for runs without energy.
+    #[test]
+    fn what_counts_nothing_is_told_from_what_counts() {
+        let of = |step| {
+            let count = Box::new(Steps(0, step));
+            let counting =
+                Counting { count, joules_per_count: 0.1, place: "psys".into() };
+            Perf {
+                files: Files::new(&Tree::at("/"), NAME, REMEDY),
+                domains: vec![Domain::measured(NAME, "energy-psys/cpu0", Part::Other)],
+                counts: vec![counting],
+            }
+        };
+        assert!(!of(0).counts_within(Duration::from_millis(3)).unwrap());
+        assert!(of(1).counts_within(Duration::from_secs(10)).unwrap());
+    }
 
     #[test]
     fn an_event_is_a_number_in_either_form() {

@@ -109,11 +109,11 @@ struct Account<'a> {
 fn chart(input: &ReportInput, kind: &Kind) -> String {
     let Kind { heading, name, nothing, .. } = kind;
     let tag = if kind.tag.is_empty() { String::new() } else { origin_tag(kind.tag) };
-    let body = match (by_strategy(input, kind), kind.account(&input.energy)) {
-        (Some(chart), _) => chart,
-        (None, Some(account)) => account.chart(input.n_images()),
-        (None, None) if nothing.is_empty() => return String::new(),
-        (None, None) => {
+    let of_run = || kind.account(&input.energy)?.chart(input.n_images());
+    let body = match by_strategy(input, kind).or_else(of_run) {
+        Some(chart) => chart,
+        None if nothing.is_empty() => return String::new(),
+        None => {
             return format!("<h3>{heading}</h3>\n<p class=\"nothing\">{nothing}</p>\n");
         }
     };
@@ -158,11 +158,12 @@ fn by_strategy(input: &ReportInput, kind: &Kind) -> Option<String> {
 }
 
 impl Account<'_> {
-    /// Bars of joules with the total above and the axis below, followed by what is not in any sum.
-    fn chart(&self, n_images: u64) -> String {
+    /// Bars of joules with the total above and the axis below, followed by what is not in any sum; `None` if no
+    /// joule was counted.
+    fn chart(&self, n_images: u64) -> Option<String> {
         let all = self.total.iter().chain(self.parts.iter().copied());
         let all = all.chain(self.beside.iter().copied());
-        let Some(longest) = longest(all) else { return String::new() };
+        let longest = longest(all)?;
         let bar = |figure: &EnergyDomain, class: &str| {
             let bar = bar_piece(class, 0.0, scaled(figure.joules, longest));
             let words = figure.words("J");
@@ -187,7 +188,7 @@ impl Account<'_> {
                  <div class=\"joules\">\n{others}</div>\n"
             );
         }
-        chart
+        Some(chart)
     }
 
     /// Joules per image by part of the system, in the order of [`PARTS`].
