@@ -171,7 +171,7 @@ fn a_state_that_cannot_be_written_meanwhile_is_noted() -> Result<()> {
     while std::fs::create_dir(host.path("state")).is_err() {
         std::fs::remove_file(host.path("state"))?;
     }
-    let is_noted = eventually(PATIENCE, || host.words().contains("; the run goes on"));
+    let is_noted = eventually(PATIENCE, || host.words().contains("; the run continues"));
     ensure!(is_noted, "{}", host.words());
     ensure!(host.child.try_wait()?.is_none(), "{}", host.words());
     // At the end it is an error, and the signal still what ended the run.

@@ -340,6 +340,6 @@ fn what_files_as_they_are_do_not_go_with_is_named() -> Result<()> {
     }
     let attached = Setup { devices: vec!["loopback".to_owned()], ..setup };
     let line = format!("{:#}", attached.run().err().context("a refusal")?);
-    ensure!(line.contains("the host alone"), "{line}");
+    ensure!(line.contains("only the host makes"), "{line}");
     Ok(())
 }

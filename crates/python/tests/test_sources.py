@@ -588,7 +588,7 @@ def test_subsets_that_are_wrong_or_do_more(small: Path) -> None:
     dataset = vision.ImageFolder(small)
     assert "asks for sample 23 of 23" in refused(Subset(dataset, [0, 23]))
     assert "asks for sample -24 of 23" in refused(Subset(dataset, [-24, 3]))
-    assert "truth values" in refused(Subset(dataset, np.ones(23, dtype=bool)))
+    assert "booleans" in refused(Subset(dataset, np.ones(23, dtype=bool)))
     assert "not all numbers" in refused(Subset(dataset, ["a"]))  # type: ignore[list-item]
     assert "More is not known" in refused(More(dataset, [1]))
     assert_same(Renamed(dataset, [1]))

@@ -250,7 +250,7 @@ STAYS: list[tuple[list[Any], Any, str, str]] = [
     ([v1.ToTensor()], v1.GaussianBlur(3), "GaussianBlur", "floats"),
     ([v1.ToTensor()], v2.TrivialAugmentWide(), "TrivialAugmentWide", "floats"),
     ([v1.ToTensor()], v1.RandomRotation(9), "RandomRotation", "floats"),
-    ([v1.ToTensor()], v1.RandomErasing(value="random"), "RandomErasing", "behind Normalize"),
+    ([v1.ToTensor()], v1.RandomErasing(value="random"), "RandomErasing", "after Normalize"),
     ([v1.ToTensor()], v1.RandomErasing(value=0.3), "RandomErasing", "no byte"),
     ([v1.ToTensor()], v1.Normalize(MEAN[:2], STD[:2]), "Normalize", "2 values"),
     ([v1.ToTensor()], v1.Normalize(MEAN, [0, 1, 1]), "Normalize", "std is 0"),

@@ -241,7 +241,11 @@ mod tests {
                 Counting { count, joules_per_count: 0.1, place: "psys".into() };
             Perf {
                 files: Files::new(&Tree::at("/"), NAME, REMEDY),
-                domains: vec![Domain::measured(NAME, "energy-psys/cpu0", Part::Other)],
+                domains: vec![Domain::measured(
+                    NAME,
+                    "energy-psys/cpu0".to_owned(),
+                    Part::Other,
+                )],
                 counts: vec![counting],
             }
         };
