@@ -146,7 +146,7 @@ fn run(folder: &Path, plan: Plan) -> Result<(EpochResult, End)> {
 
 /// Whether the epoch's report says that the device itself was lost.
 fn is_link(failure: &str) -> bool {
-    ["lost the device", "not of this protocol", "did not answer", "protocol version"]
+    ["lost the device", "do not follow this protocol", "did not answer", "protocol version"]
         .iter()
         .any(|words| failure.contains(words))
 }

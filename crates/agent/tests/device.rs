@@ -317,7 +317,7 @@ fn a_worker_that_breaks_costs_its_job_and_no_other() {
     server.submit(exercise.job(0, &[0, 1, 2]), slot(&exercise)).unwrap();
     server.submit(exercise.job(1, &[0, 1, 2]), slot(&exercise)).unwrap();
     let reason = server.poll(PATIENCE).unwrap().result.unwrap_err();
-    assert!(reason.starts_with("a worker broke"), "{reason}");
+    assert!(reason.starts_with("a worker panicked"), "{reason}");
     assert!(server.poll(PATIENCE).unwrap().result.is_ok());
 }
 

@@ -538,7 +538,7 @@ fn samples_are_exported_as_they_were() {
             export(source, &file, &mut |_| ())
                 .unwrap_err()
                 .to_string()
-                .contains("is there already")
+                .contains("exists already")
         );
     }
     assert!(tree(&at("files")) == tree(&at("stored")), "other bytes");
@@ -573,7 +573,7 @@ fn an_export_that_fails_leaves_no_file_under_its_name() {
     );
     assert!(refusal(&files, "no/a.msgpack").starts_with("cannot write `"));
     fs::write(at("b.msgpack.keys"), "").unwrap();
-    assert!(refusal(&files, "b.msgpack").contains("b.msgpack.keys` is there already"));
+    assert!(refusal(&files, "b.msgpack").contains("b.msgpack.keys` exists already"));
     let names = fs::read_dir(at("data").parent().unwrap()).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(!names.into_iter().any(|name| name.starts_with("a.msgpack")));

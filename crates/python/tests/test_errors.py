@@ -271,7 +271,7 @@ def test_after_an_error_the_loader_goes_on(broken: Any, small: Path) -> None:
         feed = batches.batches()
         with pytest.raises(bothends.BadSampleError):
             list(feed)
-        with pytest.raises(bothends.Error, match="ended by an error"):
+        with pytest.raises(bothends.Error, match="ended with an error"):
             next(feed)
 
 
@@ -284,7 +284,7 @@ def test_an_error_is_not_followed_by_an_end(small: Path, tmp_path: Path) -> None
     with pytest.raises(bothends.BadSampleError):
         list(feed)
     for _ in range(2):
-        with pytest.raises(bothends.Error, match="ended by an error") as raised:
+        with pytest.raises(bothends.Error, match="ended with an error") as raised:
             next(feed)
         assert type(raised.value) is bothends.Error
 

@@ -330,7 +330,7 @@ mod tests {
             registry.announce(&of(n), unproved(), now).unwrap();
         }
         let why = registry.announce(&of(MOST_UNPROVED), unproved(), now).unwrap_err();
-        assert!(why.contains("is full") && why.contains("proved nothing"), "{why}");
+        assert!(why.contains("is full") && why.contains("not authenticated"), "{why}");
         registry.announce(&told("tls://a:1"), elsewhere(), now).unwrap();
         // One that is proved after all is none of them, and the gone are not either.
         registry.announce(&of(0), known(), now).unwrap();

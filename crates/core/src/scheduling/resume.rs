@@ -569,7 +569,7 @@ mod tests {
         assert_eq!((back.order, back.position), (Some(MARK), 1_280_000));
         let behind = unchecked(&there).replace("1280000", "1280001");
         let line = refusal(&behind);
-        assert!(line.contains("`position` is behind"), "{line}");
+        assert!(line.contains("`position` is after"), "{line}");
         let line = |theirs, ours| match check_order(theirs, ours) {
             Ok(()) => String::new(),
             Err(error) => error.to_string(),
@@ -603,7 +603,7 @@ mod tests {
             (
                 r#""position":2048"#,
                 r#""position":1281168"#,
-                "`position` is behind the last",
+                "`position` is after the last",
             ),
             (r#""position":2048"#, r#""position":2049"#, "is in the middle of a batch"),
             (r#""epoch":3"#, r#""epoch":4294967295"#, "`epoch` is one that no run"),
