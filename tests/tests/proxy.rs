@@ -146,9 +146,14 @@ fn run(folder: &Path, plan: Plan) -> Result<(EpochResult, End)> {
 
 /// Whether the epoch's report says that the device itself was lost.
 fn is_link(failure: &str) -> bool {
-    ["lost the device", "do not follow this protocol", "did not answer", "protocol version"]
-        .iter()
-        .any(|words| failure.contains(words))
+    [
+        "lost the device",
+        "do not follow this protocol",
+        "did not answer",
+        "protocol version",
+    ]
+    .iter()
+    .any(|words| failure.contains(words))
 }
 
 /// The same with a deadline, held against the host alone.

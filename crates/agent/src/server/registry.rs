@@ -269,7 +269,7 @@ mod tests {
         ] {
             let why = registry.announce(&told(address), known(), registry.born);
             let why = why.expect_err(address);
-            assert!(why.contains("no address") && why.lines().count() == 1, "{why}");
+            assert!(why.contains("not the address") && why.lines().count() == 1, "{why}");
         }
         assert_eq!(registry.list(known(), registry.born).text, "");
     }
