@@ -166,7 +166,7 @@ fn a_mix_has_the_fields_of_each_data_set() -> Result<()> {
     }
     let config = RunConfig { fields: vec!["size".to_owned()], ..config };
     let line = one_line(&Runtime::open(config).err().context("a refusal")?);
-    ensure!(line.contains("a field of a different type"), "{line}");
+    ensure!(line.contains("a field of another type"), "{line}");
     Ok(())
 }
 

@@ -44,7 +44,7 @@ pub struct Piece {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "its bytes have another checksum than when they were packed; \
-     restore the file from a copy, or pack the data again"
+     bring the file back from a copy, or pack the data again"
 )]
 pub struct WrongChecksum;
 

@@ -385,7 +385,7 @@ mod tests {
             ("nvme:///dev/ng0n1?digests=on", "media=DIR or media=image"),
             ("nvme:///dev/ng0n1?media=", "media=DIR or media=image"),
             ("nvme-tcp://nas", "nvme-tcp://HOST:PORT[/NQN] with"),
-            ("nvme-tcp://nas:1/x", "no NQN"),
+            ("nvme-tcp://nas:1/x", "not an NQN"),
             ("nvme-tcp://nas:1?media", "media=image"),
             ("nvme-tcp://nas:1?speed=1", "digests=on"),
         ] {

@@ -95,7 +95,7 @@ impl Header {
     /// Bounds that keep every sum above from overflowing.
     fn check(&self) -> Result<(), &'static str> {
         if !self.index_at.is_multiple_of(PAGE_BYTES) || self.index_at == 0 {
-            return Err("its index does not begin on a page after the header");
+            return Err("its index does not begin on a page behind the header");
         }
         if self.index_bytes > MAX_INDEX_BYTES {
             return Err("its index is longer than 2^31 bytes");

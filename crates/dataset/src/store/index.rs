@@ -273,8 +273,7 @@ impl<'a> Index<'a> {
         for &end in self.name_ends {
             let end = ending(end);
             let name = self.names.get(start..end).ok_or("a name ends nowhere")?;
-            path::check(name)
-                .map_err(|_| "a name is not a path below the data's folder")?;
+            path::check(name).map_err(|_| "a name is no path below the data's folder")?;
             start = end;
         }
         if start == self.names.len() { Ok(()) } else { Err("names are left over") }
@@ -300,7 +299,7 @@ impl<'a> Index<'a> {
         profile_starts: &[u32],
     ) -> Result<(), &'static str> {
         if u64::from(line.first_page) != before.end_page() {
-            return Err("does not come after the previous one");
+            return Err("does not lie behind the one before");
         }
         if line.name as usize >= self.name_ends.len() {
             return Err("has no name");

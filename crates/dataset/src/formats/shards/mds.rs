@@ -168,9 +168,7 @@ impl Columns {
             || shard.column_encodings.len() != n
             || shard.column_sizes.len() != n
         {
-            return Err(
-                "its columns differ in the numbers of names, encodings and sizes".into(),
-            );
+            return Err("its columns have not as many names, encodings and sizes".into());
         }
         let columns = || shard.column_names.iter().zip(&shard.column_encodings);
         let is_image = |(name, encoding): (&String, &String)| match encoding.as_str() {

@@ -243,7 +243,7 @@ fn whole(archive: &mut Window<'_>, member: &Member) -> Result<i64, DatasetError>
     text.parse().map_err(|_| {
         let shown: String = text.chars().take(64).collect();
         let why = format!(
-            "`{}` is {shown:?}, not a whole number; ask for its field with `:text` after the name",
+            "`{}` is {shown:?}, not a whole number; ask for its field with `:text` behind the name",
             member.name
         );
         archive.broken(member.data, why)

@@ -102,8 +102,8 @@ fn superblock(file: &mut Window<'_>) -> Result<u64, DatasetError> {
         }
     };
     if file.bytes(sizes, 2)? != [8, 8] || read(file, base, 8)? != 0 {
-        let why = "addresses that are not eight bytes long, or do not count from the beginning of \
-        the file, are not supported; write the file with h5py";
+        let why = "addresses of other than eight bytes, or counted from another place than the file's begin, are \
+                   not read; write the file with h5py";
         return Err(file.broken(sizes, why));
     }
     read(file, root, 8)

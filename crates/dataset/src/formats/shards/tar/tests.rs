@@ -87,7 +87,7 @@ fn archives_come_by_name_and_missing_labels_are_noted() {
     let found = crate::find(&storage, "s").unwrap();
     conformance::check(&storage, &found);
     assert_eq!(found.table.file_path(found.table.extent(SampleId(0)).file), "s/a.tar");
-    assert_eq!(found.note, Some("some samples have no label; it is taken as 0"));
+    assert_eq!(found.note, Some("some samples have no label: theirs is 0"));
     assert_eq!(found.n_ignored, 1);
     let alone = crate::find(&storage, "s/a.tar").unwrap();
     assert_eq!(alone.table.n_samples(), 1);
