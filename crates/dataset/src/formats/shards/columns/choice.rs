@@ -51,8 +51,9 @@ impl Features {
     /// # Errors
     /// What the text is not.
     pub(crate) fn of_metadata(text: &[u8]) -> Result<Self, String> {
-        let mut value: Value = serde_json::from_slice(text)
-            .map_err(|error| format!("the metadata `huggingface` is no JSON: {error}"))?;
+        let mut value: Value = serde_json::from_slice(text).map_err(|error| {
+            format!("the metadata `huggingface` is not JSON: {error}")
+        })?;
         Ok(Self(value.pointer_mut("/info/features").map(Value::take).unwrap_or_default()))
     }
 
