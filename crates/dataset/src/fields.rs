@@ -235,7 +235,7 @@ impl Fields {
                 && first.iter().zip(fields.iter()).all(is_same);
             if !are_same {
                 let why = "has a field of another type than the first data set; leave the field out, or \
-                           write it alike";
+                           write it with that type";
                 return Err(DatasetError::Join { name: (*name).to_owned(), why });
             }
         }
