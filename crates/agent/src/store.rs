@@ -557,7 +557,7 @@ mod tests {
         let mut dst = Vec::new();
         for (offset, len) in [(0, u32::MAX), (u64::MAX, 1), (4, 1)] {
             let error = store.read(wanted("a", offset, len), &mut dst).unwrap_err();
-            assert!(error.to_string().contains("/a beside"), "{error}");
+            assert!(error.to_string().contains("/a on the device"), "{error}");
             assert!(
                 error.source.to_string().contains("it has 4 bytes"),
                 "{}",
