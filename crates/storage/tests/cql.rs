@@ -383,7 +383,9 @@ fn an_upload_makes_the_table_and_goes_on_where_it_was_interrupted() {
     assert!((1..100).contains(&before), "{before}");
     stops.store(false, Ordering::SeqCst);
     let done = upload(&to, Missing::Written).unwrap();
-    assert_eq!((done.found, done.written), (before, 100 - before));
+    // Writes under way at the refusal may land after the rows were counted.
+    assert!((before..100).contains(&done.found), "{} of {before}", done.found);
+    assert_eq!(done.found + done.written, 100);
     let rows = server.rows();
     assert_eq!(rows.len(), 100);
     for (key, data, label) in rows {
