@@ -18,6 +18,7 @@ mod lanes;
 mod media;
 mod nodes;
 mod part;
+mod sum;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

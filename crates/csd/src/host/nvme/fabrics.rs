@@ -136,16 +136,19 @@ impl Fabric {
         }
     }
 
-    /// Takes what the admin queue says unasked, and makes sure that it says so in time.
-    fn hear_admin(&mut self) -> Result<(), CsdError> {
+    /// Takes what the admin queue says unasked, if it says something, and makes sure that it says so in time.
+    fn hear_admin(&mut self, ready: Ready) -> Result<(), CsdError> {
         let alive = &mut self.alive;
-        self.admin.receive("keep alive", &mut |heard| {
+        let heard = &mut |heard: Heard<'_>| {
             if let Heard::Completion(cqe) = heard
                 && alive.is_some_and(|(id, _)| id == cqe.id)
             {
                 *alive = None;
             }
-        })?;
+        };
+        if ready == Ready::Yes {
+            self.admin.receive("keep alive", heard)?;
+        }
         let waited = self.clock.look(Instant::now());
         match self.alive {
             Some((_, by)) if waited > by => Err(late("keep alive", self.timeout)),
@@ -191,8 +194,9 @@ impl Carrier for Fabric {
         self.io.flush(doing)?;
         self.admin.flush("keep alive")?;
         let left = deadline.saturating_duration_since(Instant::now()).min(until_alive);
-        wait(&[&self.io, &self.admin], left).map_err(CsdError::lost(doing))?;
-        self.hear_admin()?;
+        let [_, admin] =
+            wait([&self.io, &self.admin], left).map_err(CsdError::lost(doing))?;
+        self.hear_admin(admin)?;
         while self.io.receive(doing, heard)? {}
         self.io.flush(doing)
     }
@@ -377,7 +381,7 @@ impl Queue {
     ) -> Result<(), CsdError> {
         self.flush(doing)?;
         let left = deadline.saturating_duration_since(Instant::now());
-        wait(&[self], left).map_err(CsdError::lost(doing))?;
+        wait([self], left).map_err(CsdError::lost(doing))?;
         while self.receive(doing, heard)? {}
         self.flush(doing)
     }
@@ -398,7 +402,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes what the socket has now; false where it has nothing.
+    /// Takes what the socket has now; false where it has nothing more.
     fn receive(
         &mut self,
         doing: &'static str,
@@ -408,6 +412,7 @@ impl Queue {
             self.arrived.copy_within(self.begin..self.end, 0);
             (self.begin, self.end) = (0, self.end - self.begin);
         }
+        let room = self.arrived.len() - self.end;
         let n = match self.socket.read(&mut self.arrived[self.end..]) {
             Ok(0) => return Err(gone(doing)),
             Ok(n) => n,
@@ -430,27 +435,37 @@ impl Queue {
         if self.begin == self.end {
             (self.begin, self.end) = (0, 0);
         }
-        Ok(true)
+        // Less than there was room for was all.
+        Ok(n == room)
     }
 }
 
-/// Waits until one of the sockets has something, or takes what it did not.
-fn wait(queues: &[&Queue], left: Duration) -> io::Result<()> {
-    let mut all: Vec<PollFd<'_>> = queues
-        .iter()
-        .map(|queue| {
-            let has_more = queue.sent < queue.out.len();
-            let write = if has_more { PollFlags::POLLOUT } else { PollFlags::empty() };
-            PollFd::new(queue.socket.as_fd(), PollFlags::POLLIN | write)
-        })
-        .collect();
+/// Whether a socket has something, or takes what it did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ready {
+    No,
+    Yes,
+}
+
+/// Waits until one of the sockets has something, or takes what it did not; which of them.
+fn wait<const N: usize>(queues: [&Queue; N], left: Duration) -> io::Result<[Ready; N]> {
+    let mut all = queues.map(|queue| {
+        let has_more = queue.sent < queue.out.len();
+        let write = if has_more { PollFlags::POLLOUT } else { PollFlags::empty() };
+        PollFd::new(queue.socket.as_fd(), PollFlags::POLLIN | write)
+    });
     // Rounded up: a wait of nothing would spin.
     let ms = left.as_nanos().div_ceil(1_000_000);
     let timeout = PollTimeout::from(u16::try_from(ms).unwrap_or(u16::MAX));
     match poll(&mut all, timeout) {
-        Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-        Err(errno) => Err(errno.into()),
+        Ok(_) => {}
+        // Nobody has looked.
+        Err(nix::errno::Errno::EINTR) => return Ok([Ready::Yes; N]),
+        Err(errno) => return Err(errno.into()),
     }
+    // What is not known is looked at.
+    let is_ready = |own: PollFd<'_>| own.any().unwrap_or(true);
+    Ok(all.map(|own| if is_ready(own) { Ready::Yes } else { Ready::No }))
 }
 
 /// The device has closed the connection.
@@ -570,7 +585,7 @@ mod tests {
             let mut bytes = Vec::new();
             Format::default().response(&cqe, &mut bytes);
             self.0.write_all(&bytes).unwrap();
-            wait(&[queue], PATIENCE).unwrap();
+            wait([queue], PATIENCE).unwrap();
         }
     }
 

@@ -12,13 +12,13 @@ use bothends_nvme::host::{Content, Heard};
 use bothends_nvme::preprocess::{Made, Outcome, Results};
 use bothends_nvme::{Cqe, Sqe, Status};
 use bothends_slots::{HostSlot, Job, JobId};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::carrier::{Carrier, late};
 use super::clock::{Clock, LOOK};
 use super::drive::Drive;
 use super::lanes::N_LANES;
 use super::part::{Next, Part, Terms};
+use super::sum::Sum;
 use crate::words::job::{DeviceStats, Ending};
 use crate::{CsdError, Finished, Product};
 
@@ -70,6 +70,7 @@ struct Run {
     until: Duration,
     failed: Option<String>,
     answers: Vec<u8>,
+    samples: Sum,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,6 +252,7 @@ impl Floor {
                         until: self.clock.waited() + given,
                         failed: None,
                         answers: Vec::new(),
+                        samples: Sum::default(),
                     });
                     return;
                 }
@@ -301,8 +303,8 @@ impl Floor {
         let of = |work: &&mut Work| work.job.id == run.job;
         let Some(work) = self.works.iter_mut().find(of) else { return };
         work.n_on_lanes -= 1;
-        let ended = match &run.failed {
-            Some(reason) => Err(reason.clone()),
+        let ended = match run.failed {
+            Some(reason) => Err(reason),
             None => run.answered(work),
         };
         if let Err(reason) = ended {
@@ -356,6 +358,7 @@ impl Floor {
                 let n = bytes.len().min(part.end.saturating_sub(begin));
                 if let Some(place) = work.slot.get_mut(begin..begin + n) {
                     place.copy_from_slice(&bytes[..n]);
+                    run.samples.add(at + from, place);
                 }
             }
             Errand::Fill | Errand::Execute | Errand::Question => {}
@@ -422,7 +425,7 @@ impl Part {
 
 impl Run {
     /// What the device answers about the part, once its samples are in the slot.
-    fn answered(&self, work: &mut Work) -> Result<(), String> {
+    fn answered(self, work: &mut Work) -> Result<(), String> {
         let head = &self.part.head;
         let malformed = || "the program's answer is malformed".to_owned();
         let results = Results::read(&self.answers).ok_or_else(malformed)?;
@@ -430,7 +433,7 @@ impl Run {
         if results.n_items != head.n_items {
             return Err(malformed());
         }
-        if xxh3_64(samples) != results.checksum {
+        if self.samples.of(samples) != results.checksum {
             return Err("its bytes do not match their checksum".to_owned());
         }
         for n in 0..head.n_items {
@@ -523,6 +526,7 @@ mod tests {
             until: Duration::ZERO,
             failed: None,
             answers: Vec::new(),
+            samples: Sum::default(),
         }
     }
 

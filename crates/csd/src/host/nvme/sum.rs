@@ -1,0 +1,66 @@
+//! The checksum of a part's samples, computed as they come: a processor that has just copied bytes still has them in its
+//! cache, and hardly ever once the last has come.
+
+use std::fmt;
+
+use xxhash_rust::xxh3::Xxh3;
+
+/// The checksum of the first bytes of all, as far as they have come in order.
+#[derive(Default)]
+pub(super) struct Sum {
+    hash: Xxh3,
+    n_bytes: usize,
+}
+
+impl fmt::Debug for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sum").field("n_bytes", &self.n_bytes).finish_non_exhaustive()
+    }
+}
+
+impl Sum {
+    /// Takes bytes that have come, and which begin at byte `at` of all. Those that have come out of order are left to
+    /// [`Sum::of`].
+    pub(super) fn add(&mut self, at: usize, bytes: &[u8]) {
+        if at == self.n_bytes {
+            self.hash.update(bytes);
+            self.n_bytes += bytes.len();
+        }
+    }
+
+    /// The checksum of `all`, whose first bytes are those that were added.
+    pub(super) fn of(mut self, all: &[u8]) -> u64 {
+        self.hash.update(all.get(self.n_bytes..).unwrap_or_default());
+        self.hash.digest()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use xxhash_rust::xxh3::xxh3_64;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever comes in whatever order, the sum is that of the whole.
+        #[test]
+        fn it_is_that_of_the_whole(
+            all in prop::collection::vec(any::<u8>(), 0..2000),
+            part in 1_usize..700,
+            order in any::<prop::sample::Index>(),
+        ) {
+            let mut parts: Vec<usize> = (0..all.len()).step_by(part).collect();
+            // In order, except for one that comes last.
+            if !parts.is_empty() {
+                let late = parts.remove(order.index(parts.len()));
+                parts.push(late);
+            }
+            let mut sum = Sum::default();
+            for at in parts {
+                sum.add(at, &all[at..all.len().min(at + part)]);
+            }
+            prop_assert_eq!(sum.of(&all), xxh3_64(&all));
+        }
+    }
+}
