@@ -228,8 +228,11 @@ impl Host {
                 break;
             }
             let id = u16::from_le_bytes([there[8], there[9]]);
+            // A PDU begins with the first block of its part of the data.
+            let from = u32::from_le_bytes(*there[12..].first_chunk().unwrap()) / 4096;
             let number = u64::from_le_bytes(*there[data_at..].first_chunk().unwrap());
-            assert_eq!((there[0], number), (7, self.asked[usize::from(id)]));
+            let asked = self.asked[usize::from(id)] + u64::from(from);
+            assert_eq!((there[0], number), (7, asked));
             self.skip = plen;
         }
         self.arrived.copy_within(at..self.end, 0);

@@ -22,6 +22,7 @@ mod pair;
 mod pool;
 mod programs;
 mod queue;
+mod room;
 mod serving;
 mod subsystem;
 mod target;

@@ -80,9 +80,10 @@ impl Timing {
         lock(&self.drive).vitals(at_ns)
     }
 
-    /// An answer whose time was `due` was sent at `at`.
-    pub fn answered(&self, due: Instant, at: Instant) {
-        lock(&self.lateness).count(at.saturating_duration_since(due));
+    /// Answers whose times were `due` were sent at `at`.
+    pub fn answered(&self, due: &[Instant], at: Instant) {
+        let mut lateness = lock(&self.lateness);
+        due.iter().for_each(|due| lateness.count(at.saturating_duration_since(*due)));
     }
 
     /// How answers have kept to their times so far.

@@ -116,7 +116,7 @@ impl BlockMedia {
     }
 
     /// Whether the blocks from `first` on are all there.
-    fn check(&self, first: u64, n_blocks: u64) -> Result<(), Status> {
+    pub(super) fn check(&self, first: u64, n_blocks: u64) -> Result<(), Status> {
         match first.checked_add(n_blocks) {
             Some(end) if end <= self.n_blocks => Ok(()),
             _ => Err(Status::LBA_OUT_OF_RANGE),

@@ -14,6 +14,7 @@ use bothends_nvme::{Cqe, Data, Sqe, Status, pdu};
 
 use super::controller::{Change, Controller, Later, Waiting, lock};
 use super::programs::Execution;
+use super::room::Room;
 use super::subsystem::{Io, Subsystem};
 use super::wire::Request;
 use super::{MOST_ENTRIES, PROGRAMS};
@@ -260,7 +261,8 @@ impl<C: Controllers> Queue<C> {
         let of = self.of.as_ref().ok_or(Status::COMMAND_SEQUENCE)?;
         let room = room(entry)?;
         if of.queue > 0 {
-            return self.io((entry, of.id, room), data, format, out);
+            let room = Room { id: entry.id(), bytes: room, format };
+            return self.io(entry, data, (of.id, room), out);
         }
         match self.admin(of, entry, &data)? {
             Admitted::Data(bytes) => {
@@ -307,32 +309,18 @@ impl<C: Controllers> Queue<C> {
 
     fn io(
         &self,
-        (entry, owner, room): (&Sqe, u16, u32),
+        entry: &Sqe,
         data: Vec<u8>,
-        format: pdu::Format,
+        room: (u16, Room),
         out: &mut Vec<u8>,
     ) -> Result<Done, Status> {
-        let begin = out.len();
-        if room > 0 {
-            format.before_data_to_host(head(entry.id(), room), out);
-        }
-        let data_at = out.len();
         let demand = self.subsystem.demand(entry, &data);
-        match self.subsystem.io(entry, data, (owner, room), out)? {
+        Ok(match self.subsystem.io(entry, data, room, out)? {
             Io::Done(result) => {
-                if out.len() == data_at {
-                    // A command without data for the host.
-                    out.truncate(begin);
-                } else if format.data_digest == pdu::Digest::On {
-                    format.after_data_at(data_at, out);
-                }
-                Ok(demand.map_or(Done::Result(result), |own| Done::Due(own, result)))
+                demand.map_or(Done::Result(result), |own| Done::Due(own, result))
             }
-            Io::Execute(execution) => {
-                out.truncate(begin);
-                Ok(Done::Execute(execution))
-            }
-        }
+            Io::Execute(execution) => Done::Execute(execution),
+        })
     }
 }
 
@@ -356,14 +344,12 @@ fn room(entry: &Sqe) -> Result<u32, Status> {
     }
 }
 
-fn head(id: u16, bytes: u32) -> pdu::DataHead {
-    pdu::DataHead { id, tag: 0, from: 0, bytes, last: pdu::Last::Yes }
-}
-
 fn send(format: pdu::Format, id: u16, data: &[u8], out: &mut Vec<u8>) {
     let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
     if bytes > 0 {
-        format.before_data_to_host(head(id, bytes), out);
+        let last = pdu::Last::Yes;
+        let head = pdu::DataHead { id, tag: 0, from: 0, bytes, last };
+        format.before_data_to_host(head, out);
         out.extend_from_slice(data);
         format.after_data(data, out);
     }

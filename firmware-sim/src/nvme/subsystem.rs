@@ -16,6 +16,7 @@ use super::blocks::BlockMedia;
 use super::controller::{Controller, KELVIN, lock};
 use super::memory::Memory;
 use super::programs::{Execution, Program, Programs, runtimes};
+use super::room::Room;
 use super::{BLOCK_BYTES, BLOCKS, MEMORY, PROGRAMS};
 use crate::device::{Demand, Timing, Vitals};
 
@@ -188,13 +189,12 @@ impl Subsystem {
         }
     }
 
-    /// Carries out an I/O command of controller `owner`. Data for the host are appended to `out`, which has room for
-    /// `room` bytes of the command's.
+    /// Carries out an I/O command of controller `owner`. Data for the host are appended to `out`, as `room` says.
     pub(super) fn io(
         &self,
         entry: &Sqe,
         data: Vec<u8>,
-        (owner, room): (u16, u32),
+        (owner, room): (u16, Room),
         out: &mut Vec<u8>,
     ) -> Result<Io, Status> {
         match entry.namespace() {
@@ -217,17 +217,21 @@ impl Subsystem {
         &self,
         entry: &Sqe,
         data: &[u8],
-        room: u32,
+        room: Room,
         out: &mut Vec<u8>,
     ) -> Result<u64, Status> {
         match Blocks::parse(entry)? {
             Blocks::Flush => self.media.flush()?,
             Blocks::Read { first, n_blocks } => {
-                let bytes =
-                    n_blocks.checked_mul(BLOCK_BYTES).filter(|bytes| *bytes == room);
-                let bytes = bytes.ok_or(Status::DATA_SGL_LENGTH)?;
-                into(out, bytes, |to| self.media.read(first, to))?;
-                self.count_read(bytes);
+                if n_blocks.checked_mul(BLOCK_BYTES) != Some(room.bytes) {
+                    return Err(Status::DATA_SGL_LENGTH);
+                }
+                // Not by parts: blocks beyond the end are told before any is read.
+                self.media.check(first, n_blocks.into())?;
+                room.fill(out, |from, to| {
+                    self.media.read(first + u64::from(from / BLOCK_BYTES), to)
+                })?;
+                self.count_read(room.bytes);
             }
             Blocks::Write { first, n_blocks, durable } => {
                 let bytes = u64::from(n_blocks) * u64::from(BLOCK_BYTES);
@@ -274,7 +278,7 @@ impl Subsystem {
         &self,
         entry: &Sqe,
         data: &[u8],
-        room: u32,
+        room: Room,
         out: &mut Vec<u8>,
     ) -> Result<u64, Status> {
         let own = &self.memory;
@@ -282,10 +286,10 @@ impl Subsystem {
             MemoryCommand::Flush => {}
             MemoryCommand::Read { from, bytes } => {
                 own.check(from, bytes.into())?;
-                if bytes != room {
+                if bytes != room.bytes {
                     return Err(Status::DATA_SGL_LENGTH);
                 }
-                into(out, bytes, |to| own.read(from, to))?;
+                room.fill(out, |at, to| own.read(from + u64::from(at), to))?;
                 self.count_read(bytes);
             }
             MemoryCommand::Write { to, bytes } => {
@@ -334,19 +338,4 @@ fn sources(
         return Err(Status::DATA_SGL_LENGTH);
     }
     format.sources(data)
-}
-
-/// Has `fill` put `bytes` behind what is in `out`; nothing is left there if it fails.
-fn into(
-    out: &mut Vec<u8>,
-    bytes: u32,
-    fill: impl FnOnce(&mut [u8]) -> Result<(), Status>,
-) -> Result<(), Status> {
-    let begin = out.len();
-    out.resize(begin + bytes as usize, 0);
-    let filled = fill(&mut out[begin..]);
-    if filled.is_err() {
-        out.truncate(begin);
-    }
-    filled
 }

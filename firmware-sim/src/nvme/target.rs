@@ -9,7 +9,7 @@ mod writer;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -45,8 +45,9 @@ const TICK: Duration = Duration::from_millis(250);
 const READ_BYTES: usize = 256 << 10;
 /// Bytes of answers that are collected before they are sent.
 const SEND_BYTES: usize = 1 << 20;
-/// Bytes of answers of one connection that wait for their time; then no more of its commands are taken.
-const MOST_HELD: usize = 32 << 20;
+/// How long data are collected where a model says when commands end: completions can wait for their times only once their
+/// data are sent.
+const COLLECT: Duration = Duration::from_micros(50);
 
 /// Why there is no target.
 #[derive(Debug, thiserror::Error)]
@@ -215,7 +216,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             continue;
         };
         let stream = Arc::new(stream);
-        let writer = Arc::new(Writer::new(Arc::clone(&stream)));
+        let subsystem = Arc::clone(&shared.subsystem);
+        let writer = Arc::new(Writer::new(Arc::clone(&stream), subsystem));
         let Some(id) = shared.admit(&writer) else { continue };
         let own = Arc::clone(shared);
         let serve = move || {
@@ -266,7 +268,15 @@ impl Shared {
         let reach = Reach { shared: Arc::clone(self), at };
         let queue = Queue::new(Arc::clone(&self.subsystem), reach);
         let (wire, writer) = (Wire::new(), Arc::clone(writer));
-        let mut session = Session { shared: self, id, queue, wire, writer, outlet: None };
+        let mut session = Session {
+            shared: self,
+            id,
+            queue,
+            wire,
+            writer,
+            outlet: None,
+            due: Vec::new(),
+        };
         let served = session.run(stream);
         // From here on no answer is sent, nor does one wait.
         session.writer.end();
@@ -309,6 +319,8 @@ struct Session<'a> {
     writer: Arc<Writer>,
     /// Where completions go that this thread does not send, once the connection is a queue.
     outlet: Option<Arc<Connected>>,
+    /// Completions that may not be sent before data that are still to be sent.
+    due: Vec<Due>,
 }
 
 impl Session<'_> {
@@ -324,12 +336,13 @@ impl Session<'_> {
                 Err(e) if is_pause(&e) => {}
                 Err(e) => return Err(e),
             }
+            let now = Instant::now();
             // Also of one who sends a byte now and then.
-            if self.is_over(began) {
+            if self.is_over(began, now) {
                 return Ok(());
             }
-            let taken = self.take(&arrived[begin..end], &mut out);
-            self.writer.flush(&mut out)?;
+            let taken = self.take(&arrived[begin..end], now, &mut out);
+            self.flush(&mut out)?;
             match taken {
                 Some(n) => begin += n,
                 None => return Ok(()),
@@ -348,8 +361,7 @@ impl Session<'_> {
     }
 
     /// Whether nobody is there any more, or nobody ever came.
-    fn is_over(&self, began: Instant) -> bool {
-        let now = Instant::now();
+    fn is_over(&self, began: Instant, now: Instant) -> bool {
         match self.queue.controller() {
             None => now.duration_since(began) > TO_CONNECT,
             Some(_) => {
@@ -360,21 +372,22 @@ impl Session<'_> {
         }
     }
 
-    /// Takes all PDUs that are whole, and says how many bytes they have; nothing if the connection ends.
-    fn take(&mut self, arrived: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    /// Takes all PDUs that are whole, which have come at `at`, and says how many bytes they have; nothing if the connection
+    /// ends.
+    fn take(&mut self, arrived: &[u8], at: Instant, out: &mut Vec<u8>) -> Option<usize> {
         let mut requests = Vec::new();
         let mut taken = 0;
         loop {
             let n = self.wire.take(&arrived[taken..], out, &mut requests).ok()?;
             for request in requests.drain(..) {
-                self.carry_out(request, out)?;
+                self.carry_out(request, at, out)?;
             }
             if n == 0 {
                 return Some(taken);
             }
             taken += n;
             if out.len() >= SEND_BYTES {
-                self.writer.flush(out).ok()?;
+                self.flush(out).ok()?;
             }
         }
     }
@@ -382,13 +395,13 @@ impl Session<'_> {
     fn carry_out(
         &mut self,
         request: super::wire::Request,
+        arrived: Instant,
         out: &mut Vec<u8>,
     ) -> Option<()> {
         let id = request.entry.id();
         let is_conflict = request.failed == Some(Status::COMMAND_ID_CONFLICT);
         let was = self.queue.controller().is_some();
         let format = self.wire.format();
-        let (arrived, begin) = (Instant::now(), out.len());
         let answer = self.queue.take(request, format, out);
         if !was && let Some(controller) = self.queue.controller() {
             self.wire.set_entries(self.queue.entries());
@@ -411,13 +424,14 @@ impl Session<'_> {
             Answer::Said if is_conflict => {}
             Answer::Said => self.wire.in_flight().end(id),
             Answer::Due(demand, later, result) => {
-                let data = out.split_off(begin);
-                self.writer.flush(out).ok()?;
-                self.hold(arrived, &demand, (data, later, result))?;
+                self.hold(arrived, &demand, (later, result));
+                if out.is_empty() || arrived.elapsed() > COLLECT {
+                    self.flush(out).ok()?;
+                }
             }
             Answer::Waits => {}
             Answer::Ends => {
-                let _ = self.writer.flush(out);
+                let _ = self.flush(out);
                 return None;
             }
             Answer::Execute(execution, later) => self.wait(arrived, (execution, later)),
@@ -431,7 +445,6 @@ impl Session<'_> {
             writer: Arc::clone(&self.writer),
             in_flight: self.wire.in_flight(),
             format: self.wire.format(),
-            held: AtomicUsize::new(0),
         });
         if let Some(controller) = self.queue.administers() {
             lock(controller).outlet = Some(Arc::clone(&outlet) as Arc<dyn Outlet>);
@@ -460,27 +473,23 @@ impl Session<'_> {
         });
     }
 
-    /// Has an answer wait for the time at which the model has the command complete. A host that asks for more
-    /// than may wait is not read from until it has got some of it.
-    fn hold(
-        &self,
-        arrived: Instant,
-        demand: &Demand,
-        (data, later, result): (Vec<u8>, Later, u64),
-    ) -> Option<()> {
-        let outlet = self.outlet.as_ref()?;
-        let (timer, timing) =
-            (self.shared.timer.as_ref()?, self.shared.subsystem.timing()?);
+    /// Has a completion wait for the time at which the model has the command complete, once its data are sent.
+    fn hold(&mut self, arrived: Instant, demand: &Demand, (later, result): (Later, u64)) {
+        let (Some(outlet), Some(timing)) = (&self.outlet, self.shared.subsystem.timing())
+        else {
+            return;
+        };
         let at = timing.take(arrived, demand);
-        let result = Ok(result);
-        timer.send(Due { at, data, later, result, outlet: Arc::downgrade(outlet) });
-        while outlet.held.load(Ordering::Acquire) > MOST_HELD {
-            if self.writer.has_ended() || self.shared.stops.load(Ordering::Acquire) {
-                return None;
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-        Some(())
+        let outlet = Arc::downgrade(outlet);
+        self.due.push(Due { at, later, result: Ok(result), outlet });
+    }
+
+    /// Sends all there is. From then on completions that have waited for it are sent at their times.
+    fn flush(&mut self, out: &mut Vec<u8>) -> std::io::Result<()> {
+        self.writer.flush(out)?;
+        let timer = self.shared.timer.iter();
+        timer.for_each(|timer| self.due.drain(..).for_each(|due| timer.send(due)));
+        Ok(())
     }
 }
 

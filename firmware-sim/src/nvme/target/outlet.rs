@@ -1,7 +1,7 @@
 //! A connection, as those see it that have a completion for it and are not its own thread.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
 
 use bothends_nvme::Cqe;
 use bothends_nvme::pdu::Format;
@@ -17,15 +17,22 @@ pub(super) struct Connected {
     pub(super) writer: Arc<Writer>,
     pub(super) in_flight: Arc<InFlight>,
     pub(super) format: Format,
-    /// Bytes of answers that wait for their time.
-    pub(super) held: AtomicUsize,
+}
+
+impl Connected {
+    /// Ends a command's time in flight, and puts its completion where it is sent with the next ones; `due` says when it
+    /// was to be sent, if a model says.
+    pub(super) fn put(&self, completion: &Cqe, due: Option<Instant>) {
+        let mut out = Vec::with_capacity(32);
+        self.format.response(completion, &mut out);
+        self.in_flight.end(completion.id);
+        self.writer.put(&out, due);
+    }
 }
 
 impl Outlet for Connected {
     fn post(&self, completion: &Cqe) {
-        let mut out = Vec::with_capacity(32);
-        self.format.response(completion, &mut out);
-        self.in_flight.end(completion.id);
-        self.writer.post(&out);
+        self.put(completion, None);
+        self.writer.post();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering as Order;
 use std::collections::BinaryHeap;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
@@ -28,12 +29,11 @@ const AGAIN: Duration = Duration::from_micros(200);
 /// How often the model's temperature may raise an event. What an idle device does to it is told by the next command.
 const FEEL: Duration = Duration::from_millis(100);
 
-/// An answer, and when it may be sent. Its completion is made then: it has the head of the queue as it is then.
+/// A completion, and when it may be sent; data for the host have been sent before. It is made then: it has the head of
+/// the queue as it is then.
 #[derive(Debug)]
 pub(super) struct Due {
     pub(super) at: Instant,
-    /// Data for the host, in their PDUs.
-    pub(super) data: Vec<u8>,
     pub(super) later: Later,
     pub(super) result: Result<u64, Status>,
     pub(super) outlet: Weak<Connected>,
@@ -105,8 +105,7 @@ impl Timer {
 
     /// Has an answer sent at its time, if its connection is still there then.
     pub(super) fn send(&self, due: Due) {
-        if let Some(outlet) = due.outlet.upgrade() {
-            outlet.held.fetch_add(due.data.len(), Ordering::AcqRel);
+        if due.outlet.strong_count() > 0 {
             self.shared.push(due.at, What::Answer(due));
         }
     }
@@ -154,12 +153,11 @@ impl Shared {
         // Where the system does not allow it, answers are a little later.
         let _ = set_timerslack(SLACK_NS);
         let mut felt = Instant::now();
-        let mut early = Early::default();
-        while let Some(what) = self.next(&mut early) {
-            match what {
-                What::Answer(due) => self.answer(due),
-                What::Again(writer) => self.post(&writer, &[]),
-            }
+        let mut early = Early::new();
+        let (mut now, mut writers) = (Vec::new(), Vec::new());
+        while self.next(&mut early, &mut now) {
+            now.drain(..).for_each(|what| what.put(&mut writers));
+            writers.drain(..).for_each(|writer| self.post(writer));
             if felt.elapsed() >= FEEL {
                 felt = Instant::now();
                 let vitals = self.subsystem.vitals(felt);
@@ -168,32 +166,35 @@ impl Shared {
         }
     }
 
-    /// The next whose time has come; nothing at the end.
-    fn next(&self, early: &mut Early) -> Option<What> {
+    /// Waits for what comes next, and appends to `now` all whose time has come; false at the end.
+    fn next(&self, early: &mut Early, now: &mut Vec<What>) -> bool {
         let mut waiting = self.waiting();
         loop {
             if self.stops.load(Ordering::Acquire) {
-                return None;
+                return false;
             }
-            let now = Instant::now();
+            let at = Instant::now();
+            while waiting.entries.peek().is_some_and(|first| first.at <= at) {
+                now.extend(waiting.entries.pop().map(|entry| entry.what));
+            }
+            if !now.is_empty() {
+                return true;
+            }
             let first = waiting.entries.peek();
             let first = first.map(|entry| (entry.at, entry.what.earlier_by(early)));
             let wake = |p: PoisonError<_>| p.into_inner();
             waiting = match first {
-                Some((at, _)) if at <= now => {
-                    return waiting.entries.pop().map(|entry| entry.what);
-                }
-                Some((at, by)) if at - now <= by => {
+                Some((due, by)) if due - at <= by => {
                     drop(waiting);
-                    spin_until(at.min(now + LOOK));
+                    spin_until(due.min(at + LOOK));
                     self.waiting()
                 }
-                Some((at, by)) => {
-                    let patience = at - now - by;
+                Some((due, by)) => {
+                    let patience = due - at - by;
                     let waited = self.changed.wait_timeout(waiting, patience);
                     let (waiting, ended) = waited.unwrap_or_else(PoisonError::into_inner);
                     if ended.timed_out() {
-                        early.woke_late(now.elapsed().saturating_sub(patience));
+                        early.woke_late(at.elapsed().saturating_sub(patience));
                     }
                     waiting
                 }
@@ -202,36 +203,51 @@ impl Shared {
         }
     }
 
-    fn answer(&self, due: Due) {
-        let Some(outlet) = due.outlet.upgrade() else { return };
-        outlet.held.fetch_sub(due.data.len(), Ordering::AcqRel);
-        if outlet.writer.has_ended() {
-            return;
+    fn post(&self, writer: Arc<Writer>) {
+        if writer.post() == Rest::Some && !writer.has_ended() {
+            self.push(Instant::now() + AGAIN, What::Again(writer));
         }
-        if let Some(timing) = self.subsystem.timing() {
-            timing.answered(due.at, Instant::now());
-        }
-        let mut bytes = due.data;
-        let completion = due.later.completion(due.result);
-        outlet.format.response(&completion, &mut bytes);
-        outlet.in_flight.end(completion.id);
-        self.post(&outlet.writer, &bytes);
     }
+}
 
-    fn post(&self, writer: &Arc<Writer>, bytes: &[u8]) {
-        if writer.post(bytes) == Rest::Some && !writer.has_ended() {
-            self.push(Instant::now() + AGAIN, What::Again(Arc::clone(writer)));
+impl What {
+    /// Puts it into its writer's outbox, and the writer among `writers`: what is due at a time goes in one go.
+    fn put(self, writers: &mut Vec<Arc<Writer>>) {
+        let writer = match self {
+            Self::Again(writer) => writer,
+            Self::Answer(due) => {
+                let Some(outlet) = due.outlet.upgrade() else { return };
+                outlet.put(&due.later.completion(due.result), Some(due.at));
+                Arc::clone(&outlet.writer)
+            }
+        };
+        if !writer.has_ended() && !writers.iter().any(|own| Arc::ptr_eq(own, &writer)) {
+            writers.push(writer);
         }
     }
 }
 
 /// How late the system wakes the thread, on average.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Early {
     late_ns: u64,
+    /// By how much sooner than an answer's time the thread wakes at most.
+    most: Duration,
 }
 
 impl Early {
+    /// For the processors that this process may use. With a single one, who spins keeps it from those who have the next
+    /// commands to take, and from the host, if that is on the same machine.
+    fn new() -> Self {
+        let n = thread::available_parallelism().map_or(1, NonZero::get);
+        Self::of(n)
+    }
+
+    fn of(n_processors: usize) -> Self {
+        let most = if n_processors > 1 { MOST_EARLY } else { Duration::ZERO };
+        Self { late_ns: 0, most }
+    }
+
     /// It was so late this time. One that is very late was busy with others, which says nothing of the next.
     fn woke_late(&mut self, late: Duration) {
         let late_ns = late.min(2 * MOST_EARLY).as_nanos();
@@ -241,7 +257,7 @@ impl Early {
 
     /// By how much sooner the thread is to be woken: seldom late is better than late every other time.
     fn by(&self) -> Duration {
-        Duration::from_nanos(self.late_ns.saturating_mul(2)).min(MOST_EARLY)
+        Duration::from_nanos(self.late_ns.saturating_mul(2)).min(self.most)
     }
 }
 
@@ -278,7 +294,7 @@ mod tests {
 
     #[test]
     fn the_thread_wakes_as_much_earlier_as_it_was_late_and_no_more_than_a_little() {
-        let mut early = Early::default();
+        let mut early = Early::of(2);
         assert_eq!(early.by(), Duration::ZERO);
         (0..100).for_each(|_| early.woke_late(Duration::from_micros(20)));
         assert!(early.by() > Duration::from_micros(30), "{early:?}");
@@ -288,5 +304,12 @@ mod tests {
         assert!(early.by() <= MOST_EARLY);
         (0..100).for_each(|_| early.woke_late(Duration::from_micros(1)));
         assert!(early.by() < Duration::from_micros(4), "{early:?}");
+    }
+
+    #[test]
+    fn nobody_spins_on_the_only_processor() {
+        let mut early = Early::of(1);
+        (0..100).for_each(|_| early.woke_late(Duration::from_micros(60)));
+        assert_eq!(early.by(), Duration::ZERO);
     }
 }

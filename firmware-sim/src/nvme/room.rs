@@ -1,0 +1,111 @@
+//! Where a command's data for the host go: into PDUs behind whatever is to be sent.
+
+use bothends_nvme::Status;
+use bothends_nvme::pdu::{DataHead, Format, Last};
+
+/// Most bytes of data of a PDU: a host that takes PDUs as a whole has them in its cache, and a completion whose time has
+/// come waits for no more of another command's data than this.
+const PART: u32 = 128 << 10;
+
+/// Room for the data of a command.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// The command.
+    pub(super) id: u16,
+    /// So many bytes, or none if it has no data for the host.
+    pub(super) bytes: u32,
+    pub(super) format: Format,
+}
+
+impl Room {
+    /// Appends all of it to `out`; `fill` puts there what begins at a byte of it. Nothing is left there if that fails.
+    pub(super) fn fill(
+        self,
+        out: &mut Vec<u8>,
+        fill: impl FnMut(u32, &mut [u8]) -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        self.fill_parts(PART, out, fill)
+    }
+
+    fn fill_parts(
+        self,
+        most: u32,
+        out: &mut Vec<u8>,
+        mut fill: impl FnMut(u32, &mut [u8]) -> Result<(), Status>,
+    ) -> Result<(), Status> {
+        let begin = out.len();
+        let mut from = 0;
+        while from < self.bytes {
+            let bytes = most.min(self.bytes - from);
+            let last = if from + bytes == self.bytes { Last::Yes } else { Last::No };
+            let head = DataHead { id: self.id, tag: 0, from, bytes, last };
+            self.format.before_data_to_host(head, out);
+            let at = out.len();
+            out.resize(at + bytes as usize, 0);
+            if let Err(status) = fill(from, &mut out[at..]) {
+                out.truncate(begin);
+                return Err(status);
+            }
+            self.format.after_data_at(at, out);
+            from += bytes;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
+    use bothends_nvme::pdu::{Digest, Parsed, Pdu, parse};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn byte(at: usize) -> u8 {
+        u8::try_from(at * 7 % 251).unwrap()
+    }
+
+    proptest! {
+        /// Whatever the parts are, a host finds all bytes, in order, and one end.
+        #[test]
+        fn parts_are_the_whole(
+            bytes in 0_u32..5000,
+            part in 1_u32..6000,
+            digests in any::<bool>(),
+        ) {
+            let digest = if digests { Digest::On } else { Digest::Off };
+            let format =
+                Format { header_digest: digest, data_digest: digest, alignment: 3 };
+            let mut out = vec![9];
+            let room = Room { id: 5, bytes, format };
+            room.fill_parts(part, &mut out, |from, to| {
+                to.iter_mut().enumerate().for_each(|(at, to)| *to = byte(from as usize + at));
+                Ok(())
+            }).unwrap();
+            let (mut at, mut found, mut n_last) = (1, Vec::new(), 0);
+            while at < out.len() {
+                let Parsed::Whole(Pdu::ToHost(own), n) =
+                    parse(&out[at..], format, 1 << 20).unwrap() else { panic!("at {at}") };
+                prop_assert_eq!((own.head.id, own.head.from as usize), (5, found.len()));
+                prop_assert!(own.data.len() <= part as usize && n_last == 0);
+                n_last += u32::from(own.head.last == Last::Yes);
+                found.extend_from_slice(own.data);
+                at += n;
+            }
+            prop_assert_eq!(n_last, u32::from(bytes > 0));
+            prop_assert_eq!(found, (0..bytes as usize).map(byte).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_fails_in_its_middle() {
+        let mut out = vec![9];
+        let room = Room { id: 5, bytes: 100, format: Format::default() };
+        let failed = room.fill_parts(40, &mut out, |from, _| match from {
+            0..80 => Ok(()),
+            _ => Err(Status::READ_ERROR),
+        });
+        assert_eq!((failed, out), (Err(Status::READ_ERROR), vec![9]));
+    }
+}
