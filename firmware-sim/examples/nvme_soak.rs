@@ -16,9 +16,11 @@ mod fuzz;
 mod host;
 #[path = "../tests/nvme/soak.rs"]
 mod soak;
+#[path = "../tests/nvme/virtual_time.rs"]
+mod virtual_time;
 
 use std::alloc::System;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bothends_nvme::commands::{
     Admin, Blocks, CopyToBlocks, Durable, Execute, Fabrics, Feature, Identify, Log,
@@ -33,6 +35,7 @@ use host::Wish;
 use soak::{
     Model, Random, connects, depths, hostile, leaves_nothing, many_queues, splits,
 };
+use virtual_time::Day;
 
 /// It counts the bytes that are owned.
 #[global_allocator]
@@ -40,6 +43,9 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 /// More bytes than this may not be left of a part: what a thread leaves that has just ended, and no more for more
 /// connections.
 const MOST_LEFT: usize = 64 << 10;
+
+/// Of virtual time, for each drive.
+const HOURS: usize = 24;
 
 fn main() {
     let numbers: Vec<usize> =
@@ -82,9 +88,38 @@ fn main() {
         });
     });
     println!("| of which reads that were compared | {n_reads} | |");
+    let n_each = n_checked.next_multiple_of(HOURS);
+    for preset in ["970-pro", "zn540", "newport"] {
+        let mut came_to = String::new();
+        part(&format!("hours of virtual time on {preset}"), HOURS, || {
+            came_to = hours(preset, n_each);
+        });
+        println!("{came_to}");
+    }
     let mut n_done = 0;
     part("mutated commands", n_mutated, || n_done = mutated(n_mutated as u64));
     println!("| of which a device took | {n_done} | |");
+}
+
+/// A day of virtual time on the model of a drive. What is allocated after its first hours stays as it is.
+fn hours(preset: &str, n_commands: usize) -> String {
+    let (mut day, mut model) = (Day::begin(preset), Model::new(11));
+    let (mut owned, mut n_reads) = (0, 0);
+    for hour in 0..HOURS {
+        n_reads += day.pass(Duration::from_secs(3600), n_commands / HOURS, &mut model);
+        if hour == HOURS / 4 {
+            owned = ALLOCATOR.allocated();
+        }
+    }
+    let grown = ALLOCATOR.allocated().saturating_sub(owned);
+    assert!(grown <= MOST_LEFT, "{preset}: {grown} bytes more than at first");
+    let (time, joules) = day.used();
+    assert!(day.longest < Duration::from_secs(1), "{preset}: {:?}", day.longest);
+    format!(
+        "| of which reads that were compared; {:.2} W on average; {:.1} ms at most for 32 commands | {n_reads} | |",
+        joules / time.as_secs_f64(),
+        day.longest.as_secs_f64() * 1e3
+    )
 }
 
 fn part(name: &str, n: usize, work: impl FnOnce()) {

@@ -1,4 +1,5 @@
-//! A queue without a socket: bytes in, bytes out, in this thread. For tests, and for whoever fuzzes.
+//! A queue without a socket: bytes in, bytes out, in this thread. For tests, for whoever fuzzes, and for hosts that make up
+//! their own time: a model says when a command completes, and nobody waits until then.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -10,10 +11,11 @@ use bothends_nvme::pdu::{Fatal, Format};
 use bothends_nvme::{Cqe, Status};
 
 use super::controller::{Controller, Outlet, lock};
-use super::programs::Stop;
+use super::programs::{Stop, effort};
 use super::queue::{Answer, Controllers, DISCOVERY, Queue};
 use super::subsystem::Subsystem;
-use super::wire::{InFlight, Wire};
+use super::wire::{InFlight, Request, Wire};
+use crate::device::Demand;
 
 /// A host's controllers, of which each connection of it may be a queue.
 #[derive(Debug, Clone)]
@@ -126,45 +128,27 @@ impl InProcessQueue {
     /// # Errors
     /// The connection has ended; what is still for the host is in `out`.
     pub fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Fatal> {
+        self.take_at(Instant::now(), bytes, out).map(drop)
+    }
+
+    /// The same for bytes that come at `at`, and when the last command completes of which all bytes have come: `at` without
+    /// a model. Time may be virtual, as long as it does not go back.
+    ///
+    /// # Errors
+    /// As of [`InProcessQueue::take`].
+    pub fn take_at(
+        &mut self,
+        at: Instant,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Instant, Fatal> {
         self.arrived.extend_from_slice(bytes);
         let arrived = std::mem::take(&mut self.arrived);
-        let mut requests = Vec::new();
-        let mut taken = 0;
+        let (mut requests, mut taken, mut complete) = (Vec::new(), 0, at);
         loop {
             let n = self.wire.take(&arrived[taken..], out, &mut requests)?;
-            let format = self.wire.format();
             for request in requests.drain(..) {
-                let id = request.entry.id();
-                let is_conflict = request.failed == Some(Status::COMMAND_ID_CONFLICT);
-                let answer = self.queue.take(request, format, out);
-                self.wire.set_entries(self.queue.entries());
-                if let Some(controller) = self.queue.administers()
-                    && lock(controller).outlet.is_none()
-                {
-                    lock(controller).outlet = Some(Arc::new(Collected {
-                        out: Arc::clone(&self.events),
-                        in_flight: self.wire.in_flight(),
-                        format,
-                    }));
-                }
-                match answer {
-                    Answer::Said if is_conflict => {}
-                    Answer::Said => self.wire.in_flight().end(id),
-                    // Nobody waits in here.
-                    Answer::Due(_, later, result) => {
-                        format.response(&later.completion(Ok(result)), out);
-                        self.wire.in_flight().end(id);
-                    }
-                    Answer::Waits => {}
-                    Answer::Ends => return Err(Fatal::Sequence),
-                    Answer::Execute(execution, later) => {
-                        let memory = &self.queue.subsystem().memory;
-                        let done = execution.run(memory, &Stop::default());
-                        let result = done.map(|done| done.value);
-                        format.response(&later.completion(result), out);
-                        self.wire.in_flight().end(id);
-                    }
-                }
+                complete = complete.max(self.carry_out(request, at, out)?);
             }
             if n == 0 {
                 break;
@@ -176,6 +160,53 @@ impl InProcessQueue {
             self.events.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         out.append(&mut events);
         drop(events);
-        Ok(())
+        Ok(complete)
+    }
+
+    /// Carries out a command that has come at `at`, and says when it completes.
+    fn carry_out(
+        &mut self,
+        request: Request,
+        at: Instant,
+        out: &mut Vec<u8>,
+    ) -> Result<Instant, Fatal> {
+        let format = self.wire.format();
+        let id = request.entry.id();
+        let is_conflict = request.failed == Some(Status::COMMAND_ID_CONFLICT);
+        let answer = self.queue.take(request, format, out);
+        self.wire.set_entries(self.queue.entries());
+        if let Some(controller) = self.queue.administers()
+            && lock(controller).outlet.is_none()
+        {
+            lock(controller).outlet = Some(Arc::new(Collected {
+                out: Arc::clone(&self.events),
+                in_flight: self.wire.in_flight(),
+                format,
+            }));
+        }
+        let subsystem = self.queue.subsystem();
+        let timing = subsystem.timing();
+        let take = |at, demand: &Demand| timing.map_or(at, |own| own.take(at, demand));
+        let (later, result, complete) = match answer {
+            Answer::Said if is_conflict => return Ok(at),
+            Answer::Said => {
+                self.wire.in_flight().end(id);
+                return Ok(at);
+            }
+            Answer::Waits => return Ok(at),
+            Answer::Ends => return Err(Fatal::Sequence),
+            // Nobody waits in here.
+            Answer::Due(demand, later, result) => (later, Ok(result), take(at, &demand)),
+            Answer::Execute(execution, later) => {
+                let awake = timing.map_or(at, |own| own.begin(at));
+                let stop = Stop::default();
+                let run = || execution.run(&subsystem.memory, &stop);
+                let (result, effort) = effort(run);
+                (later, result, take(awake, &Demand::Execute(effort)))
+            }
+        };
+        format.response(&later.completion(result), out);
+        self.wire.in_flight().end(id);
+        Ok(complete)
     }
 }

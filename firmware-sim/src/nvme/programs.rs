@@ -5,6 +5,7 @@
 
 mod batch;
 mod checksum;
+mod effort;
 mod slot;
 mod stop;
 #[cfg(feature = "wasm")]
@@ -26,6 +27,7 @@ use slot::Slot;
 
 pub use batch::Batches;
 pub use checksum::Checksum;
+pub(super) use effort::effort;
 pub(super) use stop::Stop;
 
 /// Indices of programs.

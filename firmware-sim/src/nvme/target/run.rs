@@ -3,16 +3,12 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
-use bothends_nvme::Status;
-
 use super::outlet::Connected;
 use super::timer::{Due, Timer};
-use crate::compute::Effort;
 use crate::device::Demand;
-use crate::hardware::thread_cpu_ns;
 use crate::nvme::controller::{Controller, Outlet, Waiting, lock};
 use crate::nvme::pool::Task;
-use crate::nvme::programs::{Done, Work};
+use crate::nvme::programs::effort;
 use crate::nvme::subsystem::Subsystem;
 
 /// An execution that waits for a thread. Of its host it holds nothing: that may go meanwhile.
@@ -51,27 +47,9 @@ impl Task for Run {
         match (&self.timer, at) {
             (Some(timer), Some(at)) => {
                 let outlet = Arc::downgrade(&outlet);
-                timer.send(Due { at, data: Vec::new(), later, result, outlet });
+                timer.send(Due { at, later, result, outlet });
             }
             _ => outlet.post(&later.completion(result)),
         }
     }
-}
-
-/// Runs a program; says what it returned, and what it took. One that failed took the time that it took here.
-fn effort(run: impl FnOnce() -> Result<Done, Status>) -> (Result<u64, Status>, Effort) {
-    let (began, cpu_began_ns) = (Instant::now(), thread_cpu_ns());
-    let done = run();
-    let took_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let cpu_ns = thread_cpu_ns().saturating_sub(cpu_began_ns);
-    let took = Effort { cpu_ns, took_ns, ..Effort::default() };
-    let effort = match done.map(|done| done.work) {
-        Ok(Work::Bytes(bytes)) => Effort { bytes, ..took },
-        Ok(Work::Fuel(fuel)) => Effort { fuel, ..took },
-        Ok(Work::Images { coded_bytes, pixels }) => {
-            Effort { coded_bytes, pixels, ..took }
-        }
-        Err(_) => took,
-    };
-    (done.map(|done| done.value), effort)
 }
