@@ -106,24 +106,50 @@ impl MediaAt {
     }
 }
 
+/// What follows the question mark of an address: options of devices that speak NVMe.
+#[derive(Debug)]
+struct NvmeOptions {
+    media: MediaAt,
+    /// As they are asked for, if anything is said about them.
+    digests: Option<Digest>,
+}
+
+impl NvmeOptions {
+    fn parse(options: &str) -> Result<Self, String> {
+        let mut own = Self { media: MediaAt::DataRoot, digests: None };
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=') {
+                Some(("media", value)) if !value.is_empty() => {
+                    own.media = MediaAt::parse(value);
+                }
+                Some(("digests", "on")) => own.digests = Some(Digest::On),
+                Some(("digests", "off")) => own.digests = Some(Digest::Off),
+                _ => {
+                    let known = "media=DIR, media=image, or digests=on for nvme-tcp://";
+                    return Err(unknown(option, known));
+                }
+            }
+        }
+        Ok(own)
+    }
+}
+
+fn unknown(option: &str, known: &str) -> String {
+    format!("it has no option `{option}`; give {known}")
+}
+
 impl NvmeDrive {
     fn parse(rest: &str) -> Result<Self, String> {
         let (node, options) = rest.split_once('?').unwrap_or((rest, ""));
         let node = absolute(node).ok_or(
             "expected nvme:///dev/ngXnY with an absolute path, as `nvme list` shows",
         )?;
-        let mut media = MediaAt::DataRoot;
-        for option in options.split('&').filter(|option| !option.is_empty()) {
-            media = match option.split_once('=') {
-                Some(("media", value)) if !value.is_empty() => MediaAt::parse(value),
-                _ => {
-                    return Err(format!(
-                        "it has no option `{option}`; give media=DIR or media=image"
-                    ));
-                }
-            }
+        let NvmeOptions { media, digests } = NvmeOptions::parse(options)?;
+        match digests {
+            // No network is in between, so that there are no PDUs that could have any.
+            Some(_) => Err(unknown("digests", "media=DIR or media=image")),
+            None => Ok(Self { node, media }),
         }
-        Ok(Self { node, media })
     }
 }
 
@@ -149,24 +175,9 @@ impl NvmeTarget {
                 223 characters"
             ));
         }
-        let subsystem = subsystem.to_owned();
-        let (media, digests) = (MediaAt::DataRoot, Digest::Off);
-        let mut own = Self { host, port, subsystem, media, digests };
-        for option in options.split('&').filter(|option| !option.is_empty()) {
-            match option.split_once('=') {
-                Some(("media", value)) if !value.is_empty() => {
-                    own.media = MediaAt::parse(value);
-                }
-                Some(("digests", "on")) => own.digests = Digest::On,
-                Some(("digests", "off")) => own.digests = Digest::Off,
-                _ => {
-                    return Err(format!(
-                        "it has no option `{option}`; give media=DIR, media=image or digests=on"
-                    ));
-                }
-            }
-        }
-        Ok(own)
+        let NvmeOptions { media, digests } = NvmeOptions::parse(options)?;
+        let digests = digests.unwrap_or_default();
+        Ok(Self { host, port, subsystem: subsystem.to_owned(), media, digests })
     }
 }
 
@@ -383,7 +394,7 @@ mod tests {
             ("nvme://ng0n1", "nvme:///dev/ngXnY with"),
             ("nvme://", "nvme:///dev/ngXnY with"),
             ("nvme:///dev/ng0n1?digests=on", "media=DIR or media=image"),
-            ("nvme:///dev/ng0n1?media=", "media=DIR or media=image"),
+            ("nvme:///dev/ng0n1?media=", "media=DIR, media=image"),
             ("nvme-tcp://nas", "nvme-tcp://HOST:PORT[/NQN] with"),
             ("nvme-tcp://nas:1/x", "not an NQN"),
             ("nvme-tcp://nas:1?media", "media=image"),

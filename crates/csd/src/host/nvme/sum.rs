@@ -20,8 +20,11 @@ impl fmt::Debug for Sum {
 
 impl Sum {
     /// Takes bytes that have come, and which begin at byte `at` of all. Those that have come out of order are left to
-    /// [`Sum::of`].
+    /// [`Sum::of`], and so is everything once bytes have come again: a sum of those that were replaced proves nothing.
     pub(super) fn add(&mut self, at: usize, bytes: &[u8]) {
+        if at < self.n_bytes {
+            *self = Self::default();
+        }
         if at == self.n_bytes {
             self.hash.update(bytes);
             self.n_bytes += bytes.len();
@@ -41,6 +44,18 @@ mod tests {
     use xxhash_rust::xxh3::xxh3_64;
 
     use super::*;
+
+    #[test]
+    fn bytes_that_come_again_count_as_they_came_last() {
+        let mut all = vec![1; 300];
+        let mut sum = Sum::default();
+        sum.add(0, &all[..100]);
+        sum.add(100, &all[100..200]);
+        all[50..150].fill(2);
+        sum.add(50, &all[50..150]);
+        sum.add(200, &all[200..]);
+        assert_eq!(sum.of(&all), xxh3_64(&all));
+    }
 
     proptest! {
         /// Whatever comes in whatever order, the sum is that of the whole.
