@@ -145,6 +145,17 @@ impl Queue {
         self.complete(id, data)
     }
 
+    /// The next data that come, which are those of this command.
+    pub(crate) fn data(&mut self, id: u16) -> Vec<u8> {
+        self.next_pdu(|pdu| {
+            let Pdu::ToHost(part) = pdu else {
+                panic!("{pdu:?} before the data of {id}")
+            };
+            assert_eq!(part.head.id, id);
+            part.data.to_vec()
+        })
+    }
+
     /// The completion of a command, with what came for it. Data that are asked for are those of `data`.
     pub(crate) fn complete(&mut self, id: u16, data: &[u8]) -> (Cqe, Vec<u8>) {
         let mut read = Vec::new();
