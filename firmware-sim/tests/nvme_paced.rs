@@ -105,6 +105,18 @@ fn a_host_that_does_not_take_its_data_is_not_read_from_and_can_leave() {
 }
 
 #[test]
+fn the_end_does_not_wait_for_a_host_that_does_not_take_its_data() {
+    let device = Device::paced(&preset(10_000, None));
+    let (_admin, mut io) = device.queues(Wish::PLAIN);
+    let ids: Vec<u16> = (0..64).map(|_| io.send(read(0, 256), &[])).collect();
+    let first = io.data(ids[0]);
+    assert!(!first.is_empty(), "its data are under way");
+    let began = Instant::now();
+    drop(device);
+    assert!(began.elapsed() < Duration::from_secs(9), "the end waits for the host");
+}
+
+#[test]
 fn an_execution_takes_the_time_of_its_work() {
     let device = Device::paced(&preset(0, None));
     let (_admin, mut io) = device.queues(Wish::PLAIN);

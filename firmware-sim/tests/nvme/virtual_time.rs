@@ -15,6 +15,7 @@ use crate::host::NAME;
 use crate::soak::{Host, Model, Random};
 
 const N_BLOCKS: u64 = 512;
+
 /// A queue of this host.
 struct Lane {
     device: InProcessQueue,
@@ -132,7 +133,7 @@ impl Day {
                 assert!(data == model.block(usize::try_from(*first).unwrap()), "{first}");
                 n_reads += 1;
             }
-            // As long as the commands took, on average: a drive sleeps in between, or does not.
+            // From none to twice the mean, so that a drive that can sleep does so now and then.
             self.now += pause * u32::try_from(self.random.below(2000)).unwrap() / 1000;
         }
         n_reads
