@@ -95,7 +95,7 @@ def old_jpeg(image, *, in_tables):
     if not in_tables:
         # As some writers have it: a scan of no more than the first coefficient.
         data = data.replace(b"\x03\x11\x00\x3f\x00", b"\x03\x11\x00\x00\x00", 1)
-        # The only strip is the file itself, right behind the TIFF's header.
+        # The only strip is the file itself, right after the TIFF's header.
         return tiff(tags | {513: (LONG, [8]), 514: (LONG, [len(data)])}, [data])
     found, scan = segments(data)
     q = [payload[1:] for marker, payload in found if marker == 0xDB]

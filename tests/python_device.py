@@ -177,7 +177,7 @@ class Manifest:
         if self.whole and self.offset.any():
             raise Refusal("a record that is a whole file does not begin with it")
         if self.encoding == 1 and (self.length != int(np.prod(self.shape, dtype=object))).any():
-            raise Refusal("a planar record has another length than its planes")
+            raise Refusal("a planar record has a different length than its planes")
 
     def record(self, root, sample):
         """The bytes of a sample's record, as they are on the disk now."""
@@ -248,7 +248,7 @@ class Recipe:
 
     def __init__(self, text, stated_hash):
         if f"{xxhash.xxh3_128_intdigest(text.encode()):032x}" != stated_hash:
-            raise Refusal("the recipe has another hash on this device")
+            raise Refusal("the recipe has a different hash on this device")
         try:
             recipe = json.loads(text)
             ops = recipe["ops"]
@@ -376,7 +376,7 @@ class Session:
                 data = self.manifest.record(self.root, sample)
                 count(len(data))
                 if not self.manifest.is_whole(sample, data):
-                    raise BadSample("another checksum")
+                    raise BadSample("a different checksum")
                 rows.append(self.recipe.make(
                     self.manifest, data,
                     lambda op, sample=sample: Draws(self.seed, epoch, sample, op)))

@@ -69,7 +69,7 @@ import xxhash  # noqa: E402
 
 
 class Damaged(ValueError):
-    """What was read is not what the format allows, or has another checksum."""
+    """What was read is not what the format allows, or has a different checksum."""
 
 
 def need(condition, why):
@@ -99,13 +99,13 @@ def read_manifest(path):
     canonical = json.dumps(
         manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False
     )
-    need(stated == f"{checksum(canonical.encode()):016x}", "it has another hash")
+    need(stated == f"{checksum(canonical.encode()):016x}", "it has a different hash")
     need(manifest["format"] == "bothends store", "its format is another")
     need(manifest["version"] == 1, f"version {manifest['version']} is not known")
     need(manifest["features"] == [], f"features {manifest['features']} are not known")
     need(
         manifest["samples"] == sum(shard["samples"] for shard in manifest["shards"]),
-        "the shards have another number of samples",
+        "the shards have a different number of samples",
     )
     return manifest
 
@@ -184,7 +184,7 @@ def read_header(data):
     need(len(data) >= HEADER, "it is cut short")
     magic, version, flags, at, length, index_sum, own_sum = take("8sIIQQQQ", data)
     need(magic == b"BESHARD\0", "it is not a shard")
-    need(own_sum == checksum(data[:40]), "its header has another checksum")
+    need(own_sum == checksum(data[:40]), "the checksum of its header does not match")
     need(version == 1 and flags == 0, f"version {version}, flags {flags} are not known")
     return at, length, index_sum
 
@@ -197,12 +197,12 @@ def read_index(entry, beside):
             at, length, index_sum = read_header(file.read(HEADER))
             file.seek(HEADER if beside else at)
             data = file.read(length)
-        need(checksum(data) == index_sum, "its index has another checksum")
+        need(checksum(data) == index_sum, "the checksum of its index does not match")
         need(entry["index_checksum"] == f"{index_sum:016x}", "it is another shard's index")
         index = Index(data)
         need(index.end == at and at + length == entry["bytes"], "lengths do not agree")
         samples = sum(record.kind != REST for record in index.records)
-        need(samples == entry["samples"], "it has another number of samples")
+        need(samples == entry["samples"], "it has a different number of samples")
         return index
 
     return reader
@@ -266,7 +266,7 @@ class Head:
         self.down = -(-self.rows // (8 * self.v_max))
         self.rows_of_group = -(-2 // self.v_max)
         groups = -(-self.down // self.rows_of_group)
-        need(len(self.group_lengths) == groups, "the head has another number of groups")
+        need(len(self.group_lengths) == groups, "the head has a different number of groups")
 
 
 def read_coefficients(head, data):
@@ -571,7 +571,7 @@ def original_jpeg(head, coefficients, remainder):
     scan = Scan(beginning, STANDARD_TABLES)
     coded = entropy_coded(head, scan, coefficients, fill)
     original = beginning + coded + end
-    need(checksum(original) == file_checksum, "the file that was made has another checksum")
+    need(checksum(original) == file_checksum, "the file that was made has a different checksum")
     return original
 
 
@@ -608,7 +608,7 @@ class Files:
             need(len(file) == began, "its samples do not fit together")
             file += sample
         file += rest
-        need(all(length == len(file) for length, _ in rests), "it has another length")
+        need(all(length == len(file) for length, _ in rests), "it has a different length")
         return bytes(file)
 
 
@@ -621,7 +621,7 @@ def read_record(index, record, pages, n_classes):
     """The original bytes of a record."""
     data, filling = pages[: record.length], pages[record.length :]
     need(len(data) == record.length, "it is cut short")
-    need(checksum(data) == record.checksum, "it has another checksum")
+    need(checksum(data) == record.checksum, "it has a different checksum")
     need(not any(filling), "its last page is not filled with zeros")
     if record.kind != REST and n_classes:
         need(record.label < n_classes, "its label has no name")
@@ -630,7 +630,7 @@ def read_record(index, record, pages, n_classes):
         coefficients, remainder = read_coefficients(head, data)
         data = original_jpeg(head, coefficients, remainder)
         need(same_pixels(data, pixels_of(head, coefficients)), "Pillow has other pixels")
-    need(len(data) == record.original, "it has another length")
+    need(len(data) == record.original, "it has a different length")
     return data
 
 

@@ -97,7 +97,7 @@ impl DeviceConfig {
         raw.into_config(check)
     }
 
-    /// Gives the device another number of cores (or lanes), if it has a model of them.
+    /// Gives the device a different number of cores (or lanes), if it has a model of them.
     pub fn set_n_units(&mut self, n: u32) {
         match &mut self.compute {
             ComputeConfig::Measured => {}

@@ -123,7 +123,7 @@ fn sealed_index(shard: &[u8]) -> Option<(&[u8], store::Header)> {
     Some((index, store::Header::new(start, index).ok()?))
 }
 
-/// An image file of another format than JPEG: what is accepted has as many pixels as its shape says.
+/// An image file of a different format than JPEG: what is accepted has as many pixels as its shape says.
 pub fn image(bytes: &[u8]) {
     let mut image = Image::default();
     if decode(Record::new(bytes, Encoding::Image), &mut image).is_ok() {

@@ -3,7 +3,7 @@
 //!
 //! The bytes are a script of messages: two bytes of length, then fields and body, of which
 //! lengths and checksums are corrected, which no fuzzer would find. A script whose first
-//! byte is odd begins behind the greeting.
+//! byte is odd begins after the greeting.
 
 use std::fs::File;
 use std::io::Write;
@@ -73,7 +73,7 @@ pub(crate) fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(sealed)
 }
 
-/// The messages of a script, one behind another.
+/// The messages of a script, one after another.
 fn script(mut bytes: &[u8]) -> Vec<u8> {
     let mut said = Vec::new();
     while let Some((len, rest)) = bytes.split_first_chunk() {

@@ -63,7 +63,7 @@ fn rebuild() {
 
 #[test]
 fn row_groups() {
-    // Bytes of good blocks behind the three that choose the image: what comes out of a packer
+    // Bytes of good blocks after the three that choose the image: what comes out of a packer
     // is tried by `ops`, here it is what is near it.
     for kind in 0..=255 {
         let mut block = vec![kind, kind, kind ^ 0x5a, 60, 0, 60, 0];

@@ -34,7 +34,7 @@ impl Images {
             let bytes = std::fs::read(&path)?;
             let mut odd = bytes.clone();
             if DAMAGED.contains(&n) {
-                // Two stray bytes behind the first segment, which libjpeg skips with a warning.
+                // Two stray bytes after the first segment, which libjpeg skips with a warning.
                 let len = u16::from_be_bytes([bytes[4], bytes[5]]);
                 let behind = 4 + usize::from(len);
                 ensure!(bytes[behind] == 0xff, "no marker in {}", path.display());
@@ -129,7 +129,7 @@ fn damaged_files_are_counted_and_named_whoever_decodes_them() -> Result<()> {
     Ok(())
 }
 
-/// What the command line says of them behind the table.
+/// What the command line says of them after the table.
 #[test]
 fn the_command_line_names_damaged_files() -> Result<()> {
     let images = Images::new()?;

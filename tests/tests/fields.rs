@@ -166,11 +166,11 @@ fn a_mix_has_the_fields_of_each_data_set() -> Result<()> {
     }
     let config = RunConfig { fields: vec!["size".to_owned()], ..config };
     let line = one_line(&Runtime::open(config).err().context("a refusal")?);
-    ensure!(line.contains("a field of another type"), "{line}");
+    ensure!(line.contains("a field of a different type"), "{line}");
     Ok(())
 }
 
-/// A class folder of text next to images would be another format: a tar with one caption in Latin-1.
+/// A class folder of text next to images would be a different format: a tar with one caption in Latin-1.
 fn latin_1(folder: &Path) -> Result<()> {
     for shard in ["000000.tar", "000001.tar"] {
         let mut bytes = fs::read(shards("fields-tar")?.join(shard))?;

@@ -507,7 +507,7 @@ fn a_device_of_another_version_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// The agent of a release with another hash of the same recipe: its last bit is turned over.
+/// The agent of a release with a different hash of the same recipe: its last bit is turned over.
 #[derive(Debug)]
 struct OtherRelease(Server<NoCosts>);
 

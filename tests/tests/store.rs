@@ -222,7 +222,7 @@ fn damage_is_one_bad_sample_and_is_named() -> Result<()> {
     let named = String::from_utf8(output.stdout)?;
     ensure!(output.status.code() == Some(1) && named.lines().count() == 1, "{named}");
     ensure!(named.starts_with("00001.shard record 0 (`class-"), "{named}");
-    ensure!(named.ends_with(".jpg`): it has another checksum\n"), "{named}");
+    ensure!(named.ends_with(".jpg`): it has a different checksum\n"), "{named}");
     let said = String::from_utf8(output.stderr)?;
     let expected = format!(
         "error: `{}` is damaged in 1 places, 1 of them records; restore the named files from a \

@@ -189,10 +189,10 @@ fn the_reader_notices_damage_and_reads_what_is_whole() -> Result<()> {
     ensure!(output.status.code() == Some(1) && lines.len() == 3, "{said}");
     ensure!(lines[0].starts_with("damaged: store.json: "), "{said}");
     ensure!(
-        lines[1] == "damaged: 00000.shard: its header has another checksum",
+        lines[1] == "damaged: 00000.shard: the checksum of its header does not match",
         "{said}"
     );
     ensure!(lines[2].starts_with("damaged: 00001.shard record 0 (`"), "{said}");
-    ensure!(lines[2].ends_with("`): it has another checksum"), "{said}");
+    ensure!(lines[2].ends_with("`): it has a different checksum"), "{said}");
     Ok(())
 }

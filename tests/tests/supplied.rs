@@ -170,7 +170,7 @@ fn it_is_resumed_at_any_batch_and_a_state_of_another_order_is_refused() -> Resul
         swapped.swap(15, 16);
         other.load_state(&state)?;
         let refused = begin(&mut other, &swapped, &ENDS).unwrap_err().to_string();
-        ensure!(refused.contains("the sampler gives another order"), "{refused}");
+        ensure!(refused.contains("the sampler gives a different order"), "{refused}");
     }
     Ok(())
 }

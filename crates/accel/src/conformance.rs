@@ -40,7 +40,10 @@ pub fn has_a_name_and_a_sound_rate(make: Make<'_>) {
 pub fn first_step_has_no_stall(make: Make<'_>) {
     let mut accelerator = make();
     let step = accelerator.step(4, Instant::now());
-    assert_eq!(step.stall_ns, 0, "contract 4: the wait for the first batch is no stall");
+    assert_eq!(
+        step.stall_ns, 0,
+        "contract 4: the wait for the first batch is not a stall"
+    );
 }
 
 /// Contract 1.

@@ -113,7 +113,7 @@ impl SimModel {
         }
         if !(model.step_s > 0.0 && model.step_s <= MAX_STEP_S) {
             return Err(refuse(format!(
-                "`step_s` is {}; it must lie above 0 and at or below {MAX_STEP_S}",
+                "`step_s` is {}; it must be above 0 and at most {MAX_STEP_S}",
                 model.step_s
             )));
         }

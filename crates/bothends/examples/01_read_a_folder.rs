@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let config = json!({
         "data": images.path(), "recipe": "imagenet-train", "batch_size": 16,
         "output": "f32", "layout": "nchw",
-        "last": "pad", // every sample; the rows behind the last one are masked
+        "last": "pad", // every sample; the rows after the last one are masked
     });
     let mut loader = Loader::open(options(&config.to_string())?)?;
     let view = loader.views()[0];

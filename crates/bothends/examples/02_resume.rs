@@ -1,5 +1,5 @@
 //! 2. A job stops in the middle of an epoch and another one continues: no sample twice, none left out,
-//!    the same bytes, with another number of workers.
+//!    the same bytes, with a different number of workers.
 //!
 //!   cargo run --release -p bothends --example 02_resume -- [DATA]
 //!

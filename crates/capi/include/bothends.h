@@ -226,7 +226,7 @@ be_status be_loader_epoch(const be_loader *loader, uint32_t *out);
 be_status be_loader_state(const be_loader *loader,
                           char **out);
 
-// Continues from a state of this or another process, also with another number of workers,
+// Continues from a state of this or another process, also with a different number of workers,
 // devices or ranks. The current epoch is cancelled. The text must be as `be_loader_state` wrote it, byte
 // for byte; damage to one of version 1, which has no checksum, may go unnoticed.
 //

@@ -125,7 +125,7 @@ pub extern "C" fn be_loader_state(
     tell_text(loader, out, |loader| Ok(loader.state()?))
 }
 
-/// Continues from a state of this or another process, also with another number of workers,
+/// Continues from a state of this or another process, also with a different number of workers,
 /// devices or ranks. The current epoch is cancelled. The text must be as `be_loader_state` wrote it, byte
 /// for byte; damage to one of version 1, which has no checksum, may go unnoticed.
 ///

@@ -238,7 +238,7 @@ pub trait Transport: Producer {
     /// host's own files and has no copies.
     ///
     /// # Errors
-    /// Link errors; [`CsdError::Timeout`]; [`CsdError::Malformed`] for an answer of another length.
+    /// Link errors; [`CsdError::Timeout`]; [`CsdError::Malformed`] for an answer of a different length.
     fn attest(
         &mut self,
         inquiry: &Inquiry,

@@ -214,7 +214,7 @@ impl Directory {
         &self.lines
     }
 
-    /// Adds a record whose row groups lie at `offset`, behind those of the records before it; false
+    /// Adds a record whose row groups lie at `offset`, after those of the records before it; false
     /// for one whose head and profile do not fit its length, or that has no room.
     pub fn push(&mut self, record: &NewRecord<'_>, offset: u64) -> bool {
         let NewRecord { key, stamp, profile, head, len } = *record;

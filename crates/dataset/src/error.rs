@@ -74,7 +74,8 @@ pub enum DatasetError {
     },
     /// Folders below each other without end, or a link that leads back.
     #[error(
-        "folders in `{path}` lie more than {max} deep; is there a link that leads back? Move them up if not"
+        "folders in `{path}` are more than {max} levels deep; is there a link that leads back? \
+        Move them up if not"
     )]
     TooDeep {
         /// Where the search stopped.

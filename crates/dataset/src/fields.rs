@@ -234,8 +234,8 @@ impl Fields {
             let are_same = fields.0.len() == first.0.len()
                 && first.iter().zip(fields.iter()).all(is_same);
             if !are_same {
-                let why = "has a field of another type than the first data set; leave the field out, or \
-                           write it with that type";
+                let why = "has a field of a different type from the first data set's; leave the \
+                field out, or write it with that type";
                 return Err(DatasetError::Join { name: (*name).to_owned(), why });
             }
         }

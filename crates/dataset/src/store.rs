@@ -121,7 +121,7 @@ pub fn read_index(
 pub enum IndexIn {
     /// The shard: the index lies where its header says.
     Shard,
-    /// The file next to it: the index lies right behind the header.
+    /// The file next to it: the index comes right after the header.
     Copy,
 }
 
@@ -148,7 +148,7 @@ pub fn read_sealed(
     read(storage, path, 0, &mut bytes)?;
     let header = Header::decode(&bytes).map_err(refused)?;
     if !shard.has(&header) {
-        let another = "it is another shard than the manifest says";
+        let another = "it is not the shard that the manifest names";
         return Err(refused(Refusal::damaged(another)));
     }
     let in_shard = header.index_range();

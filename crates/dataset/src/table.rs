@@ -43,8 +43,8 @@ pub struct Piece {
 /// A record is not as it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "its bytes have another checksum than when they were packed; \
-     bring the file back from a copy, or pack the data again"
+    "its bytes have a different checksum than when they were packed; \
+     restore the file from a copy, or pack the data again"
 )]
 pub struct WrongChecksum;
 
@@ -110,7 +110,7 @@ impl Table {
         }
     }
 
-    /// How long the sample's file is, where the record is all of it: a file of another length is
+    /// How long the sample's file is, where the record is all of it: a file of a different length is
     /// another file. `None` for a record that may be a part of its file.
     #[must_use]
     pub fn file_len(&self, sample: SampleId) -> Option<u64> {
@@ -300,7 +300,7 @@ impl Table {
             return malformed("heads without profiles, or profiles without heads");
         }
         if !self.profiles.is_empty() && self.encoding != Encoding::Image {
-            return malformed("samples that are no images have heads");
+            return malformed("samples that are not images have heads");
         }
         self.check_names(at)?;
         let record_bytes = planar_bytes(self.encoding)
@@ -308,7 +308,7 @@ impl Table {
         for row in 0..self.len.len() {
             let len = self.len[row];
             if self.file[row] as usize >= self.n_files() {
-                return malformed("a sample lies in a file that is not listed");
+                return malformed("a sample is in a file that is not listed");
             }
             if self.are_whole_files && self.offset.get(row) != 0 {
                 return malformed("a record that is a whole file does not begin with it");
@@ -317,7 +317,9 @@ impl Table {
                 return malformed("a sample reaches beyond the largest file offset");
             }
             if record_bytes.is_some_and(|expected| expected != len) {
-                return malformed("a planar sample has another length than its planes");
+                return malformed(
+                    "the length of a planar sample does not match its planes",
+                );
             }
             let is_kept = |blocks: Blocks<'_>| blocks.head().lies_in(len);
             if !self.heads.get(row).is_empty()
@@ -345,7 +347,7 @@ impl Table {
         }
         for (leaf, &folder) in self.leaves.iter().zip(&self.folder_of) {
             if folder as usize >= self.folders.len() {
-                let what = "a file lies in a folder that is not listed";
+                let what = "a file is in a folder that is not listed";
                 return Err(DatasetError::Malformed { what, at });
             }
             if let Err(why) = path::check(leaf) {

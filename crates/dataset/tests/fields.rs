@@ -289,7 +289,7 @@ fn fields_that_cannot_be_had_are_named() {
             &["no field `text`", "txt (text)", "cls (int64)"][..],
         ),
         (refusal("fields-parquet", &["tags"]), &["no field `tags`", "caption (text)"]),
-        (refusal("fields-mds", &["a", "a"]), &["`a` is asked for twice"]),
+        (refusal("fields-mds", &["a", "a"]), &["`a` is requested twice"]),
         (refusal("fields-mds", &[""]), &["has no name"]),
         (
             refusal("fields-mds", &["label:text"]),

@@ -93,7 +93,7 @@ fn every_cut_is_refused() {
         assert!(matches!(error, DatasetError::Malformed { .. }), "{len}: {error}");
     }
     let longer = [&bytes[..], &[0]].concat();
-    assert!(Table::decode(&longer).unwrap_err().to_string().contains("behind the last"));
+    assert!(Table::decode(&longer).unwrap_err().to_string().contains("after the last"));
 }
 
 #[test]

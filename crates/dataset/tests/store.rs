@@ -265,7 +265,10 @@ fn a_shard_of_another_store_is_refused() {
     }
     let mixed: Vec<_> = mixed.into_iter().collect();
     let error = find(&storage(&mixed), "").unwrap_err().to_string();
-    assert!(error.starts_with("`/data/00000.shard`: it is another shard"), "{error}");
+    assert!(
+        error.starts_with("`/data/00000.shard`: it is not the shard that"),
+        "{error}"
+    );
     assert!(error.contains("verifying the store"), "{error}");
 }
 

@@ -177,7 +177,7 @@ impl Batch {
     /// Bytes of scratch memory that the kernels take.
     #[must_use]
     pub fn scratch_bytes(&self) -> u64 {
-        // Behind the crops' own come the status words.
+        // After the crops' own come the status words.
         u64::from(self.scratch.saturating_add(pieces(4 * self.len() as u64)))
             * PIECE as u64
     }

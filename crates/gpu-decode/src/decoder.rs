@@ -83,7 +83,7 @@ struct Kernels {
 }
 
 /// The kernels of decoding and the memory in which they leave things for each other. One
-/// batch at a time: a batch is enqueued behind the one before, on the same stream.
+/// batch at a time: a batch is enqueued after the one before, on the same stream.
 pub struct GpuDecoder {
     driver: Arc<dyn Driver>,
     kernels: Kernels,

@@ -36,7 +36,7 @@ macro_rules! each_list {
     };
 }
 
-/// What goes into the upload behind the data.
+/// What goes into the upload after the data.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     pub(crate) crops: Vec<CropWords>,

@@ -7,7 +7,7 @@ pub enum NotHere {
     /// Its components are four inks, which the host converts.
     #[error("it is CMYK")]
     FourInks,
-    /// The recipe does more to it than crop, resize and mirror, or makes another size of it.
+    /// The recipe does more to it than crop, resize and mirror, or makes a different size of it.
     #[error("the recipe has steps without a kernel")]
     OtherSteps,
     /// Its columns are resized before its rows, as Pillow 13 does where that saves much, or with a

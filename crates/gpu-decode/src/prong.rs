@@ -214,7 +214,7 @@ impl<S: Source> GpuProng<S> {
         unsafe { self.driver.is_reached(lane.done) }
     }
 
-    /// An event behind all that is enqueued for a lane.
+    /// An event after all that is enqueued for a lane.
     fn record(&self, lane: &Lane) -> Result<(), GpuError> {
         // SAFETY: event and stream are this driver's.
         unsafe { self.driver.record(lane.done, self.stream) }

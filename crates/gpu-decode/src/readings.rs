@@ -28,7 +28,7 @@ impl Readings {
         self.len_bytes = 0;
     }
 
-    /// Adds what is to be read for a row, behind all that were added before.
+    /// Adds what is to be read for a row, after all that were added before.
     pub(crate) fn add(&mut self, row: u32, reading: Reading) {
         self.len_bytes += reading.len;
         self.rows.push(row);

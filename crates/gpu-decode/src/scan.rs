@@ -23,7 +23,7 @@ const MOST_LONG_CODES: u32 = 8192;
 /// Bytes that are looked at behind a range: whether a 00 follows its last FF.
 const AHEAD_BYTES: u64 = 2;
 
-/// Room between the unstuffed rows of a scan, in bytes, and behind the last.
+/// Room between the unstuffed rows of a scan, in bytes, and after the last.
 const ROW_ROOM: u64 = 16;
 const END_ROOM: u64 = 64;
 
@@ -237,7 +237,7 @@ impl Rows {
         (first <= end).then_some(rows)
     }
 
-    /// The first entry point of a row of MCUs; behind the last row, the scan's end.
+    /// The first entry point of a row of MCUs; after the last row, the scan's end.
     fn first_point(&self, note: &ScanNote<'_>, row: usize) -> Option<ScanPoint> {
         note.point(row * note.points_per_row())
     }

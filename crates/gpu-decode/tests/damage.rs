@@ -96,7 +96,7 @@ fn a_files_damage_is_flagged() {
         n += 12;
     }
     assert!(n > 300, "only {n} changes");
-    // Two bytes behind the rows are looked at, and under no checksum.
+    // Two bytes after the rows are looked at, and under no checksum.
     assert!(n_flagged > n * 9 / 10, "{n_flagged} of {n}");
 }
 

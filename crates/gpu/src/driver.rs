@@ -24,7 +24,7 @@ use crate::GpuError;
 pub struct Address(pub u64);
 
 impl Address {
-    /// The place so many bytes behind this one.
+    /// The place so many bytes after this one.
     #[must_use]
     pub fn after(self, bytes: usize) -> Self {
         Self(self.0.wrapping_add(bytes as u64))

@@ -210,7 +210,7 @@ impl Gpu {
         self.record_all().map(drop)
     }
 
-    /// An event behind all that is enqueued on the device now.
+    /// An event after all that is enqueued on the device now.
     fn record_all(&self) -> Result<Event, GpuError> {
         let event = self.spare_event()?;
         // SAFETY: the event is alive.

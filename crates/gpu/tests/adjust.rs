@@ -158,7 +158,7 @@ fn every_step_at_full_size_is_the_hosts() {
     }
 }
 
-/// What a recipe does behind the last crop or resize, per view, and to which shape.
+/// What a recipe does after the last crop or resize, per view, and to which shape.
 fn behind_the_crop(recipe: &Recipe, sample: u64) -> Vec<(SampleShape, Vec<Step>)> {
     let key = SampleKey { seed: 9, epoch: EpochIdx(2), sample: SampleId(sample) };
     let image = SampleShape { height: 300, width: 270, channels: 3 };

@@ -456,7 +456,7 @@ impl Format {
         self.before_data_pdu(C2H_DATA, head, to);
     }
 
-    /// Appends what comes behind the data of a PDU: their digest, if there are digests.
+    /// Appends what comes after the data of a PDU: their digest, if there are digests.
     pub fn after_data(self, data: &[u8], to: &mut Vec<u8>) {
         if self.data_digest == Digest::On {
             to.extend_from_slice(&crc32c::crc32c(data).to_le_bytes());

@@ -414,7 +414,7 @@ pub enum Outcome {
     Damaged,
     /// The record is no such sample.
     Bad,
-    /// The item is wrong: a place that is not in its range, or another checksum than the record has.
+    /// The item is wrong: a place that is not in its range, or a different checksum than the record has.
     Wrong,
     /// The image has more pixels than this device decodes.
     Beyond,

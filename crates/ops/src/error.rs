@@ -112,7 +112,7 @@ pub enum SampleFault {
         /// Most pixels of one whose file has that length.
         most: u64,
     },
-    /// A record of fixed size has another size.
+    /// A record of fixed size has a different size.
     #[error("the record has {got} bytes where its data set promises {need}")]
     RecordLength {
         /// Bytes found.

@@ -180,7 +180,7 @@ impl<'a> View<'a> {
     }
 
     /// All bytes from the first pixel on, and how many there are from one row to the next.
-    /// Between rows, and behind the last, there may be others.
+    /// Between rows, and after the last, there may be others.
     pub(crate) fn bytes(self) -> (&'a [u8], usize) {
         (self.pixels, self.stride)
     }

@@ -359,7 +359,7 @@ impl Pipeline {
         }
     }
 
-    /// Does the steps behind the first `n_done`, and puts what comes of them to `out`.
+    /// Does the steps after the first `n_done`, and puts what comes of them to `out`.
     fn go_on(
         &self,
         scratch: &mut Scratch,
@@ -483,7 +483,7 @@ enum Begun {
     Sample,
     /// The rows of the sample.
     Rows,
-    /// The image as it is behind so many steps.
+    /// The image as it is after so many steps.
     Image { n_steps: usize },
 }
 

@@ -57,7 +57,7 @@ const BAD_IMAGES: [(&str, &str); 32] = [
     ("pnm-zero-width.ppm", "no pixels"),
     ("tif-claims-65500x65500.tif", "too large"),
     ("tif-cut-short.tif", "TIFF image is damaged: it ends before its last row"),
-    ("tif-jpeg-of-another-size.tif", "a strip or tile has a JPEG of another size"),
+    ("tif-jpeg-of-another-size.tif", "a strip or tile has a JPEG of a different size"),
     ("tif-jpeg-progressive.tif", "progressive JPEG-compressed TIFF images are not"),
     // Three thousand strips, whose tables of 60 kB are read again for each.
     ("tif-jpeg-tables-for-every-strip.tif", "overlap too often"),

@@ -284,7 +284,7 @@ fn a_note_describes_its_file() {
         let Some(note) = ScanNote::read(&note) else { continue };
         let opened = Opened::new(&bytes).unwrap();
         assert_eq!(note.size(), opened.size(), "{name}");
-        // Behind the last header's own length: where a start of scan ends.
+        // After the last header's own length: where a start of scan ends.
         let data_at = note.data_at() as usize;
         let sos = bytes.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap();
         let len = usize::from(u16::from_be_bytes([bytes[sos + 2], bytes[sos + 3]]));

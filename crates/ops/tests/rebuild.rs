@@ -137,7 +137,7 @@ fn odd_ends_come_back() {
         [data, before_end, end, behind].concat()
     };
     for (what, file) in [
-        ("a restart marker behind the last MCU", with(&restarts, &[0xff, 0xd4], &[])),
+        ("a restart marker after the last MCU", with(&restarts, &[0xff, 0xd4], &[])),
         ("fill bytes before the end of image", with(&plain, &[0xff; 3], &[])),
         ("a comment before the end", with(&plain, &[0xff, 0xfe, 0, 3, 7], &[])),
         ("a stray byte before the end", with(&plain, &[0x55], &[])),
@@ -220,8 +220,8 @@ fn a_wrong_remainder_is_refused_in_words() {
     refused(&sealed(&|r| r[4..8].fill(0xff)), "cut short");
     refused(&sealed(&|r| r[8] = 2), "unknown fields");
     refused(&sealed(&|r| r[11] = 1), "unknown fields");
-    refused(&sealed(&|r| r[8] ^= 1), "another file than the original");
-    refused(&sealed(&|r| r[12] ^= 1), "another file than the original");
+    refused(&sealed(&|r| r[8] ^= 1), "do not reproduce the original");
+    refused(&sealed(&|r| r[12] ^= 1), "do not reproduce the original");
     refused(&sealed(&|r| r[4] -= 1), "ends before");
     refused(&sealed(&|r| r[4] += 1), "one scan's headers");
     let other = apart(&fixture("444-48x64.jpg")).unwrap();

@@ -95,7 +95,7 @@ impl OpenStore {
 }
 
 /// What is wrong with a record whose bytes have changed.
-pub(crate) const OTHER_CHECKSUM: &str = "it has another checksum";
+pub(crate) const OTHER_CHECKSUM: &str = "it has a different checksum";
 
 /// Why a record could not be read.
 pub(crate) fn unread(error: &io::Error) -> String {

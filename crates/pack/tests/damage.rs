@@ -286,7 +286,7 @@ fn what_is_damaged_is_left_out_of_files_and_not_copied() {
     let stores = [OpenStore::new(&packed.store()).unwrap()];
     let unpacked = unpack(&stores[0], &to("again"), 2, &mut |_| ()).unwrap();
     let [damage] = unpacked.damages.as_slice() else { panic!("{unpacked:?}") };
-    let said = "00000.shard record 0 (`ant/420-17x33.jpg`): it has another checksum";
+    let said = "00000.shard record 0 (`ant/420-17x33.jpg`): it has a different checksum";
     assert_eq!(damage.to_string(), said);
     assert!(!to("again/ant/420-17x33.jpg").exists());
     let n_records = unpacked.progress.n_records;

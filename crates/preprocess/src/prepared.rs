@@ -20,7 +20,7 @@ impl Prepared {
     /// The recipe of `head`, whose JSON is `json`.
     ///
     /// # Errors
-    /// Invalid Program Data: it is not a recipe, has another hash than the host says, makes samples of another
+    /// Invalid Program Data: it is not a recipe, has a different hash than the host says, makes samples of another
     /// length, or asks for more than a device does.
     pub(crate) fn new(head: &Head, json: &[u8], room: &Room) -> Result<Self, Status> {
         let text = std::str::from_utf8(json).map_err(|_| Status::PROGRAM_DATA)?;

@@ -1,4 +1,4 @@
-"""Ranks of a job that is restarted with another number of them, in mid-epoch: processes which a stand-in for torchrun
+"""Ranks of a job that is restarted with a different number of them, in mid-epoch: processes which a stand-in for torchrun
 starts with its environment, and kills. Real torchrun is in test_cluster_examples.py."""
 
 from __future__ import annotations

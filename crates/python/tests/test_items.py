@@ -102,7 +102,7 @@ def test_an_epoch_is_every_sample_once(workers: int, drop_last: bool) -> None:
 
 @pytest.mark.parametrize("make", [Drawn, AtOnce])
 def test_the_numbers_are_the_same_however_many_workers(make: Any) -> None:
-    """Symptom: another number of workers trains another model, and a resumed run differs."""
+    """Symptom: a different number of workers trains another model, and a resumed run differs."""
     streams = [
         stream(quiet(make(), shuffle=True, seed=7, num_workers=n, **more))
         for n, more in ((0, {}), (1, {}), (3, {}), (2, {"multiprocessing_context": "spawn"}))

@@ -286,7 +286,7 @@ def test_negative_indices_count_from_the_end(small: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [23, 1000, -24, 2**40])
 def test_an_index_that_is_no_samples_is_named(small: Path, wrong: int) -> None:
-    """Symptom: an index behind the last sample ends in a crash or another sample."""
+    """Symptom: an index after the last sample ends in a crash or another sample."""
     made = ours(numbered(small), sampler=Says(lambda: [0, 1, wrong], 3))
     with pytest.raises((IndexError, bothends.Error), match=str(wrong)):
         list(made)

@@ -68,7 +68,7 @@ NOISY = v1.Compose(
 
 @pytest.mark.parametrize("workers", WORKERS)
 def test_they_get_what_they_get_in_pytorchs_loader(small: Path, workers: int) -> None:
-    """Symptom: a PIL lambda gets a tensor, another mode, or another size; batches are mixed up."""
+    """Symptom: a PIL lambda gets a tensor, another mode, or a different size; batches are mixed up."""
     dataset = numbered(small, FIXED)
     made = quiet(dataset, num_workers=workers)
     assert stream(made) == stream(theirs.DataLoader(dataset, 4))

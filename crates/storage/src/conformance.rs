@@ -151,7 +151,7 @@ pub fn every_range_comes_once(subject: &Subject) {
     assert_eq!(identify(subject, "ranges/empty").expect("it is there").len, 0);
 }
 
-/// Ranges that end behind the object, start behind it, or are as far away as can be.
+/// Ranges that end after the object, start after it, or are as far away as can be.
 pub fn a_range_beyond_the_end_is_told(subject: &Subject) {
     (subject.put)("short", &bytes(1000));
     let expected = identify(subject, "short").expect("it is there");

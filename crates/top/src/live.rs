@@ -46,7 +46,7 @@ fn run(
             })?;
             let left = every.saturating_sub(began.elapsed());
             // Keys are looked at also where the look took all of the time: Ctrl-C is one of them. Everything
-            // else is a key without a meaning, or another size of the screen.
+            // else is a key without a meaning, or a change of the screen size.
             if event::poll(left.min(LOOK_EVERY))? && ends(&event::read()?) {
                 return Ok(());
             }

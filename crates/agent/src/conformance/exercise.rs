@@ -27,7 +27,7 @@ const IMAGES: [(&str, &[u8]); 5] = [
 /// The record of which no sample can be made.
 pub(super) const BROKEN: u64 = 3;
 
-/// In a container: the record that cannot be read, for it lies behind the end of the file.
+/// In a container: the record that cannot be read, for it lies past the end of the file.
 pub(super) const BEYOND: u64 = 5;
 
 /// Bytes of a record of CIFAR-10 without its label, and of an opaque one.
@@ -347,7 +347,7 @@ fn images(folder: &str) -> Vec<Item> {
     IMAGES.into_iter().map(item).collect()
 }
 
-/// Records behind each other in one file, one byte before each; the sum of one is wrong, and the
+/// Records one after another in one file, one byte before each; the sum of one is wrong, and the
 /// last one is not there.
 fn container(path: &str, record_bytes: usize, salt: u64) -> Vec<Item> {
     let item = |idx: u64| {

@@ -26,7 +26,7 @@ use super::{DataRoot, Identity, Store, StoreError, Wanted};
 const ATTEMPT: Duration = Duration::from_secs(5);
 const ATTEMPTS: Duration = Duration::from_secs(10);
 
-/// The pause behind the first attempt that fails; each later one is twice as long.
+/// The pause after the first attempt that fails; each later one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 

@@ -60,7 +60,7 @@ fn recipe(args: &InspectArgs) -> Result<(), Failed> {
 fn data(args: &InspectArgs, path: &Path) -> Result<(), Failed> {
     if args.sheet.is_some() {
         return Err(wrong(format!(
-            "`--sheet` shows what a recipe makes, and `{0}` is none; give a recipe, and \
+            "`--sheet` shows what a recipe makes, and `{0}` is not one; give a recipe, and \
              `--data {0}`",
             args.path
         )));

@@ -229,7 +229,7 @@ fn over(data: &DataArgs) -> Result<RunConfig, Failed> {
     Ok(RunConfig::mixed(mix, recipe))
 }
 
-/// A data set with a name, and with a weight behind its path; `None` for a path alone. What is there
+/// A data set with a name, and with a weight after its path; `None` for a path alone. What is there
 /// as it stands is a path.
 fn named(text: &OsStr) -> Result<Option<MixedSource>, Failed> {
     let is_of_name = |c: char| c.is_alphanumeric() || "_-.".contains(c);

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use crate::ids::Ns;
 
-/// Cost is divided by weight; this keeps the digits behind the point.
+/// Cost is divided by weight; this keeps the digits after the point.
 const SCALE: u64 = 256;
 
 /// The order in which jobs are served.

@@ -34,7 +34,7 @@ impl Step {
 /// `i` is the place in `work` of the sample that position `i` gets. As in a plan, each step has
 /// the batch of rank 0, then that of rank 1, and so on.
 ///
-/// Positions behind the last whole step keep their samples. `key` decides in which order steps of little
+/// Positions after the last whole step keep their samples. `key` decides in which order steps of little
 /// and much work come; give a run's seed mixed with its epoch and the number of the window.
 #[must_use]
 pub fn together(work: &[u64], step: Step, key: u64) -> Vec<u32> {

@@ -350,7 +350,7 @@ pub struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// `None` when the head has another number of row groups than such an image.
+    /// `None` when the head has a different number of row groups than such an image.
     #[must_use]
     pub fn new(profile: Profile<'a>, head: Head<'a>) -> Option<Self> {
         let [_, down] = profile.n_mcus(head.size);

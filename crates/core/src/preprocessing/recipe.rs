@@ -315,7 +315,7 @@ impl Recipe {
         self.ops.iter().take_while(|op| !op.is_after_cut()).count()
     }
 
-    /// The names of the ops before the cut in order, those inside other ops behind these, for
+    /// The names of the ops before the cut in order, those inside other ops after these, for
     /// comparison with what a device can do.
     #[must_use]
     pub fn names_before_cut(&self) -> Vec<&'static str> {

@@ -89,7 +89,7 @@ pub(crate) struct Returned(Arc<Dropped>);
 #[derive(Debug, Default)]
 struct Dropped {
     /// Whether the list holds anything. Changed under the list's lock only, so it cannot fall
-    /// behind the list; the release store pairs with the load in `take`, which thus sees
+    /// after the list; the release store pairs with the load in `take`, which thus sees
     /// every claim whose drop came before the question.
     is_any: AtomicBool,
     /// The lock is held for a push or a pop only.

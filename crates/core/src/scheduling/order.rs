@@ -160,7 +160,7 @@ impl Order {
         self.mark
     }
 
-    /// The samples of a batch; none of one behind the last.
+    /// The samples of a batch; none of one after the last.
     pub(crate) fn samples(
         &self,
         batch: BatchIdx,
@@ -195,7 +195,7 @@ fn longest_batch(ends: &[u64], n: usize) -> Result<u32, OrderError> {
     u32::try_from(longest).map_err(|_| OrderError::Ends { n })
 }
 
-/// What is left of an order behind its first `skip` batches.
+/// What is left of an order after its first `skip` batches.
 fn behind(
     skip: u32,
     mut ids: Vec<u64>,

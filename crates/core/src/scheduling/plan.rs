@@ -166,7 +166,7 @@ pub enum PlanError {
         /// As given.
         world: u32,
     },
-    /// A start behind the end.
+    /// A start past the end.
     StartAboveSamples {
         /// As given.
         start: u64,
@@ -377,7 +377,7 @@ impl Plan {
     }
 
     /// The samples of a batch, one item per row; `None` is a masked row. Always
-    /// `batch_size` items; a batch behind the last has masked rows, or wraps.
+    /// `batch_size` items; a batch after the last has masked rows, or wraps.
     pub fn samples(
         &self,
         batch: BatchIdx,
@@ -462,7 +462,7 @@ impl Plan {
         BatchIdx(batch.0.saturating_add(u32::try_from(before).unwrap_or(u32::MAX)))
     }
 
-    /// A position of the epoch; `None` behind its end, unless it wraps round.
+    /// A position of the epoch; `None` after its end, unless it wraps round.
     fn within(&self, position: u128) -> Option<u64> {
         let n = self.config.n_samples;
         match self.config.last {

@@ -26,7 +26,7 @@ const UNCHECKED_VERSION: u32 = 1;
 
 /// What to tell whoever resumes from a state that is not [`Resume::is_checked`].
 pub const UNCHECKED_NOTE: &str = "the resume state has version 1, which has no checksum: \
-    damage to it may go unseen; states saved from here on have one";
+    damage to it may go unnoticed; states saved from here on have one";
 
 /// What a run must have in common with the one that saved the state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl NamesSettings for ResumeError {
                 )
             }
             Self::Order { why } => format!(
-                "the resume state is of the middle of an epoch, and {why}; give the sampler \
+                "the resume state is from the middle of an epoch, and {why}; give the sampler \
                  the seed and epoch that it had, or begin the next epoch"
             ),
         }
@@ -268,15 +268,15 @@ pub fn check_order(
             "this epoch follows a sampler and the one that was saved did not"
         }
         (Some(theirs), Some(ours)) if theirs.world != ours.world => {
-            "the sampler deals the epoch to another number of ranks"
+            "the sampler divides the epoch among a different number of ranks"
         }
         (Some(theirs), Some(ours)) if theirs.n_batches != ours.n_batches => {
-            "the sampler gives another number of batches"
+            "the sampler gives a different number of batches"
         }
         (Some(theirs), Some(ours))
             if theirs.rank == ours.rank && theirs.digest != ours.digest =>
         {
-            "the sampler gives another order"
+            "the sampler gives a different order"
         }
         (Some(_), Some(_)) => return Ok(()),
     };
@@ -336,7 +336,10 @@ impl Raw {
             return Err(damaged("checksum", "is not that of the rest"));
         }
         if !is_as_written {
-            return Err(damaged("checksum", "is of the same state, written otherwise"));
+            return Err(damaged(
+                "checksum",
+                "is from the same state, written differently",
+            ));
         }
         match self.plan {
             Some(_) => Ok(()),
@@ -350,7 +353,7 @@ impl Raw {
             return Err(damaged("batch_size", "or `world` is 0"));
         }
         if self.epoch.0 == u32::MAX {
-            return Err(damaged("epoch", "is one that no run reaches"));
+            return Err(damaged("epoch", "cannot be reached by any run"));
         }
         let is_rising = self.done.iter().all(|range| range.0 < range.1)
             && self.done.windows(2).all(|pair| pair[0].1 <= pair[1].0);
@@ -373,7 +376,7 @@ impl Raw {
             None => self.n_samples,
         };
         if self.position > end {
-            return Err(damaged("position", "is behind the last sample"));
+            return Err(damaged("position", "is after the last sample"));
         }
         if self.position != end && !self.position.is_multiple_of(batch_size) {
             return Err(damaged("position", "is in the middle of a batch"));
@@ -566,7 +569,7 @@ mod tests {
         assert_eq!((back.order, back.position), (Some(MARK), 1_280_000));
         let behind = unchecked(&there).replace("1280000", "1280001");
         let line = refusal(&behind);
-        assert!(line.contains("`position` is behind"), "{line}");
+        assert!(line.contains("`position` is after"), "{line}");
         let line = |theirs, ours| match check_order(theirs, ours) {
             Ok(()) => String::new(),
             Err(error) => error.to_string(),
@@ -576,11 +579,11 @@ mod tests {
         assert_eq!(line(Some(MARK), Some(MARK)), "");
         assert_eq!(line(Some(of_rank_0), Some(MARK)), "", "a state of another rank");
         let other = OrderMark { digest: 2, ..MARK };
-        assert!(line(Some(MARK), Some(other)).contains("gives another order"));
+        assert!(line(Some(MARK), Some(other)).contains("gives a different order"));
         let other = OrderMark { world: 9, ..of_rank_0 };
-        assert!(line(Some(MARK), Some(other)).contains("another number of ranks"));
+        assert!(line(Some(MARK), Some(other)).contains("a different number of ranks"));
         let other = OrderMark { n_batches: 9, ..of_rank_0 };
-        assert!(line(Some(MARK), Some(other)).contains("another number of batches"));
+        assert!(line(Some(MARK), Some(other)).contains("a different number of batches"));
         assert!(line(None, Some(MARK)).contains("the one that was saved did not"));
         assert!(line(Some(MARK), None).contains("this one does not"));
     }
@@ -600,10 +603,10 @@ mod tests {
             (
                 r#""position":2048"#,
                 r#""position":1281168"#,
-                "`position` is behind the last",
+                "`position` is after the last",
             ),
             (r#""position":2048"#, r#""position":2049"#, "is in the middle of a batch"),
-            (r#""epoch":3"#, r#""epoch":4294967295"#, "`epoch` is one that no run"),
+            (r#""epoch":3"#, r#""epoch":4294967295"#, "`epoch` cannot be reached"),
             (r#""batch_size":256"#, r#""batch_size":0"#, "`batch_size` or `world` is 0"),
             (r#""done":[]"#, r#""done":[[2,3]]"#, "names batches and the strategy keeps"),
             (r#""done":[]"#, r#""done":[[2,2]]"#, "`done` has ranges that are empty"),
@@ -656,7 +659,7 @@ mod tests {
     fn the_same_state_written_otherwise_is_refused() {
         let text = resume().to_json();
         let line = refusal(&text.replacen(',', ", ", 1));
-        assert!(line.contains("is of the same state, written otherwise"), "{line}");
+        assert!(line.contains("is from the same state, written differently"), "{line}");
         // As whoever holds it as a dictionary writes it.
         let held: serde_json::Map<String, serde_json::Value> =
             serde_json::from_str(&text).unwrap();

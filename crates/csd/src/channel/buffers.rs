@@ -96,7 +96,7 @@ impl Outgoing {
         self.start == self.end
     }
 
-    /// `n` bytes of room behind what is here, to write into; then [`Self::add`].
+    /// `n` bytes of room after what is here, to write into; then [`Self::add`].
     pub(super) fn room(&mut self, n: usize) -> &mut [u8] {
         if self.is_empty() {
             (self.start, self.end) = (0, 0);

@@ -198,7 +198,7 @@ impl RecordDigest {
 pub struct Session {
     /// The recipe as JSON, exactly as hashed.
     pub recipe: String,
-    /// `Recipe::hash` of the host; a device with another hash refuses.
+    /// `Recipe::hash` of the host; a device with a different hash refuses.
     pub recipe_hash: u128,
     /// The run's seed.
     pub seed: u64,

@@ -201,7 +201,7 @@ impl Message {
     pub fn decode(header: &Header, body: &[u8]) -> Result<Self, CsdError> {
         let malformed = |what| Err(CsdError::Malformed { what });
         if body.len() != header.body_bytes() {
-            return malformed("a body of another length than its header says");
+            return malformed("a body whose length differs from its header");
         }
         if header.body_checksum != xxh3_64(body) {
             return malformed("the body's checksum");

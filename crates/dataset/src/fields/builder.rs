@@ -89,10 +89,10 @@ impl FieldsBuilder {
                 );
             }
             if columns.iter().any(|known| known.name == name) {
-                return refuse("is asked for twice; name it once");
+                return refuse("is requested twice; name it once");
             }
             if columns.len() == MOST_ASKED {
-                return refuse("is one of too many; at most 256 can be asked for");
+                return refuse("is one of too many; at most 256 can be requested");
             }
             let (found, places) = (None, Places::default());
             columns.push(Column { name: name.to_owned(), taken_for, found, places });
@@ -109,7 +109,7 @@ impl FieldsBuilder {
     pub(crate) fn none_of(&self, format: &str) -> Result<(), DatasetError> {
         let Some(column) = self.columns.first() else { return Ok(()) };
         let why = format!(
-            "is asked for, and fields of {format} are not read; leave it out, or convert the data to \
+            "is requested, but fields of {format} are not read; leave it out, or convert the data to \
              WebDataset, MDS, Parquet, Arrow or TFRecord"
         );
         Err(DatasetError::Field { name: column.name.clone(), why })
@@ -251,8 +251,8 @@ impl FieldsBuilder {
         if let Some(column) = self.columns.iter().find(|column| column.places.is_mixed())
         {
             let why = format!(
-                "the field `{}` is compressed or coded by a dictionary in some row groups and in others it is \
-                 not; write the files again with one setting",
+                "the field `{}` is compressed or dictionary-encoded in some row groups but not in \
+                others; write the files again with one setting",
                 column.name
             );
             return Err(refused(why));

@@ -269,6 +269,6 @@ mod tests {
     #[test]
     fn a_folder_that_contains_itself_ends_in_an_error() {
         let deep = format!("c/{}x.jpg", "d/".repeat(40));
-        assert!(message(&["c/y.jpg", &deep]).contains("more than 16 deep"));
+        assert!(message(&["c/y.jpg", &deep]).contains("more than 16 levels deep"));
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn parse(storage: &dyn Storage) -> Result<Found, DatasetError> {
     rows.builder.whole_files();
     let note = match rows.n_labels {
         0 => Some("no row has a label that is a whole number: every label is 0"),
-        n if n < rows.n => Some("some rows have no label: theirs is 0"),
+        n if n < rows.n => Some("some rows have no label; it is taken as 0"),
         _ => None,
     };
     let table = rows.builder.build()?;

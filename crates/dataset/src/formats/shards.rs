@@ -186,7 +186,7 @@ pub(crate) fn with_fields(
 /// What users may hear about shards.
 pub(crate) const NOTES: [&str; 2] = [
     "the shards have no labels: every label is 0",
-    "some samples have no label: theirs is 0",
+    "some samples have no label; it is taken as 0",
 ];
 
 /// Which samples came with a label.

@@ -40,7 +40,7 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
     let Taking { mut builder, checksums, is_damaged, .. } = taking;
     builder.checksums(checksums);
     let note = is_damaged.then_some(
-        "the store is damaged where it keeps things twice, and can still be read; \
+        "the store is damaged in parts that it keeps twice, and can still be read; \
          verify it to see where",
     );
     let n_ignored = n_foreign(storage, target, &manifest)?;

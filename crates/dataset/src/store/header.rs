@@ -14,7 +14,7 @@ pub const HEADER_BYTES: usize = 48;
 
 const MAGIC: &[u8; 8] = b"BESHARD\0";
 
-/// Where a shard's index lies, behind its records.
+/// Where a shard's index lies, after its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     index_at: u64,
@@ -65,7 +65,7 @@ impl Header {
             return Err(Refusal::Version(version));
         }
         if word(40) != xxh3_64(&bytes[..40]) {
-            return Err(Refusal::damaged("its header has another checksum"));
+            return Err(Refusal::damaged("the checksum of its header does not match"));
         }
         if flags != 0 {
             return Err(Refusal::Feature(format!("the feature flags {flags:#x}")));
@@ -87,7 +87,7 @@ impl Header {
         self.index_checksum
     }
 
-    /// The page behind the last record.
+    /// The page after the last record.
     pub(super) fn end_page(&self) -> u64 {
         self.index_at / PAGE_BYTES
     }
@@ -95,7 +95,7 @@ impl Header {
     /// Bounds that keep every sum above from overflowing.
     fn check(&self) -> Result<(), &'static str> {
         if !self.index_at.is_multiple_of(PAGE_BYTES) || self.index_at == 0 {
-            return Err("its index does not begin on a page behind the header");
+            return Err("its index does not begin on a page after the header");
         }
         if self.index_bytes > MAX_INDEX_BYTES {
             return Err("its index is longer than 2^31 bytes");

@@ -114,7 +114,7 @@ impl Line {
             return Err("is longer than 2^31 bytes");
         }
         if self.kind != RecordKind::Blocks && self.original_len != self.len {
-            return Err("is kept as it was, but not as long as it was");
+            return Err("is stored as is, but with a different length");
         }
         if self.kind == RecordKind::Rest {
             if self.label > 1 || (self.label == 1 && self.original_at > 0) {
@@ -154,7 +154,7 @@ impl<'a> Index<'a> {
     /// [`Refusal::Damaged`].
     pub fn decode(bytes: &'a [u8], header: &Header) -> Result<Self, Refusal> {
         if xxh3_64(bytes) != header.index_checksum() {
-            return Err(Refusal::damaged("its index has another checksum"));
+            return Err(Refusal::damaged("the checksum of its index does not match"));
         }
         let index = Self::sections(bytes)?;
         index.check_names().map_err(Refusal::damaged)?;
@@ -239,7 +239,9 @@ impl<'a> Index<'a> {
         let lines = n_records * LINE_BYTES as u64;
         let sizes = [lines, profiles, heads, 4 * n_names, names, metadata];
         if sizes.iter().sum::<u64>() != rest.len() as u64 {
-            return Err(Refusal::damaged("its index has another length than its parts"));
+            return Err(Refusal::damaged(
+                "the length of its index does not match its parts",
+            ));
         }
         let mut rest = rest;
         let [lines, profiles, heads, name_ends, names, metadata] = sizes.map(|size| {
@@ -273,7 +275,8 @@ impl<'a> Index<'a> {
         for &end in self.name_ends {
             let end = ending(end);
             let name = self.names.get(start..end).ok_or("a name ends nowhere")?;
-            path::check(name).map_err(|_| "a name is no path below the data's folder")?;
+            path::check(name)
+                .map_err(|_| "a name is not a path below the data's folder")?;
             start = end;
         }
         if start == self.names.len() { Ok(()) } else { Err("names are left over") }
@@ -299,7 +302,7 @@ impl<'a> Index<'a> {
         profile_starts: &[u32],
     ) -> Result<(), &'static str> {
         if u64::from(line.first_page) != before.end_page() {
-            return Err("does not lie behind the one before");
+            return Err("does not come after the previous one");
         }
         if line.name as usize >= self.name_ends.len() {
             return Err("has no name");
@@ -391,7 +394,7 @@ pub struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// Where the next record begins in the shard, in bytes; behind the last one, the index.
+    /// Where the next record begins in the shard, in bytes; after the last one, the index.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.lines.last().map_or(1, Line::end_page) * PAGE_BYTES

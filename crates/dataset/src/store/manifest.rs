@@ -101,13 +101,13 @@ impl Manifest {
     pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
         let broken = |e| {
             Refusal::damaged(format_args!(
-                "not a store's manifest ({e}); rename it if it is none"
+                "not a store's manifest ({e}); rename it if it is something else"
             ))
         };
         let kin: Kin = serde_json::from_slice(bytes).map_err(broken)?;
         if kin.format != FORMAT {
             return Err(Refusal::damaged(
-                "not a store's manifest (another format); rename it if it is none",
+                "not a store's manifest (a different format); rename it if it is something else",
             ));
         }
         if kin.version != u64::from(VERSION) {
@@ -124,10 +124,12 @@ impl Manifest {
             classes: text.classes,
         };
         if manifest.n_samples() != Some(text.samples) {
-            return Err(Refusal::damaged("its shards have another number of samples"));
+            return Err(Refusal::damaged(
+                "its shards have a different number of samples",
+            ));
         }
         if said.as_ref() != Some(&hash) {
-            return Err(Refusal::damaged("the manifest has another hash"));
+            return Err(Refusal::damaged("the manifest has a different hash"));
         }
         Ok(manifest)
     }
@@ -198,7 +200,7 @@ impl TryFrom<&ShardText> for Shard {
             |what| Refusal::damaged(format_args!("the shard {:?} {what}", text.name));
         path::check(&text.name).map_err(refuse)?;
         if text.name.contains('/') {
-            return Err(refuse("does not lie in the store's folder"));
+            return Err(refuse("is not in the store's folder"));
         }
         let index_checksum = u64::from_str_radix(&text.index_checksum, 16)
             .ok()

@@ -12,7 +12,7 @@ pub const VERSION: u32 = 1;
 pub enum Refusal {
     /// They are damaged, or never were a part of a store.
     #[error(
-        "{0}; bring the file back from a copy, or pack the data again; \
+        "{0}; restore the file from a copy, or pack the data again; \
          verifying the store shows what else is damaged"
     )]
     Damaged(String),

@@ -116,7 +116,7 @@ impl Heads {
         &self.bytes[start as usize..end as usize]
     }
 
-    /// Brings the column to `n` rows: those behind the last one that was put have no head.
+    /// Brings the column to `n` rows: those after the last one that was put have no head.
     pub(crate) fn resize(&mut self, n: usize) {
         self.ends.resize(n, self.end());
         self.bytes.truncate(self.end() as usize);

@@ -63,7 +63,7 @@ impl Table {
                 return refuse(name, unlike(table.encoding, first.encoding));
             }
             if table.checksum.is_empty() != first.checksum.is_empty() {
-                let why = "is a store and another one is not, or the other way round; pack \
+                let why = "is a store and another one is not, or vice versa; pack \
                            them all, or none";
                 return refuse(name, why);
             }
@@ -95,10 +95,10 @@ fn is_name(name: &str) -> bool {
 fn unlike(encoding: Encoding, first: Encoding) -> &'static str {
     match (encoding, first) {
         (Encoding::Planar { .. }, Encoding::Planar { .. }) => {
-            "has planes of another size than the first data set"
+            "has planes of a different size from the first data set's"
         }
         (_, _) => {
-            "has records of another kind than the first data set (images, planes, bytes)"
+            "has records of a different kind from the first data set's (images, planes, bytes)"
         }
     }
 }
@@ -338,7 +338,7 @@ mod tests {
             (line(&[("a b", &a)]), "`a b` cannot be the name of a data set"),
             (line(&[("a=b", &a)]), "`a=b` cannot be the name of a data set"),
             (line(&[("a,b", &a)]), "`a,b` cannot be the name of a data set"),
-            (line(&[("a", &a), ("b", &planes)]), "`b` has records of another kind"),
+            (line(&[("a", &a), ("b", &planes)]), "`b` has records of a different kind"),
             (line(&[("a", &a), ("b", &packed)]), "`b` is a store and another one is not"),
         ] {
             assert!(line.contains(part), "{line}");

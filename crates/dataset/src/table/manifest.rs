@@ -125,7 +125,7 @@ impl Table {
             }
         }
         if fields.at != bytes.len() {
-            return Err(fields.malformed("bytes behind the last column"));
+            return Err(fields.malformed("bytes after the last column"));
         }
         table.check(bytes.len())?;
         Ok(table)

@@ -58,7 +58,7 @@ pub struct Crops {
     pub ranges: Vec<Range<usize>>,
     /// What describing them took, without reading or copying a byte of a picture.
     pub describing: Duration,
-    /// The number behind the last that was tried.
+    /// The number after the last that was tried.
     pub next: usize,
     /// Which picture with which key, row by row.
     rows: Vec<(usize, SampleKey)>,
@@ -83,7 +83,7 @@ impl Pictures {
             pictures.extend(Picture::of(fs::read(path)?, &mut decoder));
         }
         if pictures.is_empty() {
-            return Err(format!("no JPEG lies below {}", folder.display()).into());
+            return Err(format!("there is no JPEG below {}", folder.display()).into());
         }
         Ok(Self { pictures, size: Size { height: side, width: side } })
     }

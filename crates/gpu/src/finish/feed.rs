@@ -5,7 +5,7 @@
 //! host slot: samples, descriptions ──copy stream──► staged slot ──finish kernels──► slot that is lent
 //! ```
 //!
-//! The descriptions are written behind the samples, so that one copy takes both. A staged slot is
+//! The descriptions are written after the samples, so that one copy takes both. A staged slot is
 //! free again, for the copy stream to wait for, as soon as the kernels are enqueued; so two of them do. What is
 //! decided for a batch comes with it; this decides nothing and draws no number but where to erase
 //! (`describe.rs`).

@@ -173,7 +173,7 @@ fn through(
     plane.transform(level, nth, BlockRow::of_one(blocks, n_blocks), steps);
 }
 
-/// Behind the first `n` samples the last of them goes on.
+/// After the first `n` samples the last of them goes on.
 fn repeat_last(row: &mut [u8], n: usize) {
     let (samples, rest) = row.split_at_mut(n);
     rest.fill(samples[n - 1]);

@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
         let mut read = READ;
         while let Some(code) = blocks.code(codes.bits) {
             if usize::from(code) == codes.end() {
-                // Pillow goes on behind the end of an image that is not full, if it has not read the
+                // Pillow goes on past the end of an image that is not full, if it has not read the
                 // rest of the file yet.
                 read = read.max(blocks.at.next_multiple_of(READ));
                 if read >= data.len() {

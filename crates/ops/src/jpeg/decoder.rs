@@ -411,7 +411,7 @@ impl Decoder {
     }
 
     /// Collects the data of the MCU rows of `mcus`, from the entry point before the first MCU
-    /// wanted to the one behind the last.
+    /// wanted to the one after the last.
     fn gather(
         &mut self,
         points: EntryPoints<'_>,

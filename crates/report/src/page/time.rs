@@ -32,7 +32,7 @@ const WITH: &str = "Every second of the epoch, once: the accelerator computed, i
     from the first batch on and leaves the loop's own work out.";
 
 const WITHOUT: &str = "This run had no accelerator: a batch was dropped as soon as it was delivered, \
-    so a bar is no starving accelerator. It shows what the loader spent the epoch on.";
+    so a bar does not mean a starving accelerator. It shows what the loader spent the epoch on.";
 
 /// The introduction of the section.
 pub(crate) fn text(input: &ReportInput) -> &'static str {

@@ -3,7 +3,7 @@
 //!
 //! The host reads its own copies of them and compares lengths and hashes. Of a small data set these
 //! are all records. What another copy hides from this is found by audits (`devices/trust.rs`), and
-//! what has another length by the device itself when it reads it.
+//! what has a different length by the device itself when it reads it.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

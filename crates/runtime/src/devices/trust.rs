@@ -108,7 +108,7 @@ impl Trust {
         }
     }
 
-    /// It is connected, perhaps again: another program may be behind its name.
+    /// It is connected, perhaps again: another program may answer to its name now.
     pub(crate) fn is_connected(&mut self, reads: Reads) {
         self.latest += 1;
         self.connections.insert(self.latest, Connection::new(reads));

@@ -144,7 +144,7 @@ impl Loader {
     ///
     /// # Errors
     /// As [`Self::begin`]; [`RuntimeError::Resume`] when a loaded state is in the middle of
-    /// an epoch of another order.
+    /// an epoch of a different order.
     pub fn begin_order(&mut self, order: Arc<Order>) -> Result<Arc<Deal>, RuntimeError> {
         self.begin_on_host(1, Some(order), None)
     }
@@ -328,7 +328,7 @@ impl Loader {
         checkpoint::state(runtime, &running.options, &consumed, digests)
     }
 
-    /// Goes on from a state of this or another process, also of another number of workers,
+    /// Continues from a state of this or another process, also with a different number of workers,
     /// devices or ranks. The text is as [`Self::state`] wrote it, byte for byte. What it
     /// returns is a line for the user, about a state of an older version.
     ///
@@ -523,7 +523,7 @@ fn uneven() -> RuntimeError {
     RuntimeError::CannotResume { why: why.to_owned() }
 }
 
-/// Without order, what is left need not be what another number of consumers can share.
+/// Without order, what is left need not be what a different number of consumers can share.
 fn cannot_deal(n_left: u32, consumers: u32) -> RuntimeError {
     let why = format!(
         "{n_left} batches are left, which {consumers} consumers cannot share evenly; continue \

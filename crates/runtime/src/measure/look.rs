@@ -20,7 +20,7 @@ pub struct Looked {
     pub file: String,
     /// Its views: shape and bytes.
     pub views: Vec<(SampleShape, Vec<u8>)>,
-    /// What was done before the cut; views behind each other.
+    /// What was done before the cut; views one after another.
     pub steps: Vec<String>,
     /// The sample it was mixed with, and its own share, where it was.
     pub mixed: Option<(String, f64)>,

@@ -40,7 +40,7 @@ const MOST_BYTES_AT_ONCE: u64 = 8 << 20;
 /// Bytes per second that a link brings at least.
 const SLOWEST: u64 = 512 << 10;
 
-/// The pause behind the first attempt that fails; each later one is twice as long.
+/// The pause after the first attempt that fails; each later one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// A time in whole seconds tells versions apart only where it is as old as this: an object may be changed twice

@@ -40,7 +40,7 @@ use crate::read::supplied::{self, Failure, Records, Unmade};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::ulimits::files_to_keep_open;
 
-/// The pause behind the first attempt; each later one is twice as long.
+/// The pause after the first attempt; each later one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Where the records of a shard begin, and their original files.

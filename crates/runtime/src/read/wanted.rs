@@ -31,7 +31,7 @@ pub(crate) struct Books {
     /// Batches that are no longer foretold and of which something has come, the oldest first.
     aside: Vec<BatchKey>,
     next: u64,
-    /// Behind the positions of batches that nobody foretold. It never goes back: the queue may still
+    /// After the positions of batches that nobody foretold. It never goes back: the queue may still
     /// know a position that has left the books.
     urgent_end: u64,
 }
@@ -87,7 +87,7 @@ impl Books {
         self.batches.contains_key(&batch)
     }
 
-    /// Enters a batch that is foretold, behind all others. Its rows' positions, in the order in which
+    /// Enters a batch that is foretold, after all others. Its rows' positions, in the order in which
     /// they are to be fetched.
     pub(crate) fn foretold(
         &mut self,
@@ -163,7 +163,7 @@ impl Books {
         self.batches.get(&row.batch).is_some_and(|batch| batch.progress.is_none())
     }
 
-    /// The position of the next batch, behind all others.
+    /// The position of the next batch, after all others.
     fn end(&mut self) -> u64 {
         self.next += STRIDE;
         self.next

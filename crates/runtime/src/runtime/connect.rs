@@ -100,7 +100,7 @@ impl Runtime {
         self.connect_pools(&pools)
     }
 
-    /// Adds the places of pools, behind the other devices, and gives the members two seconds to take them,
+    /// Adds the places of pools, after the other devices, and gives the members two seconds to take them,
     /// or until none of them has said anything for a second.
     fn connect_pools(&mut self, pools: &[Pool]) -> Result<(), RuntimeError> {
         if pools.is_empty() {

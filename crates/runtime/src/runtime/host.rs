@@ -99,7 +99,7 @@ pub struct EpochOptions {
 }
 
 impl EpochOptions {
-    /// The epoch behind this one, told the same; `None` where that is not known ahead, or the
+    /// The epoch after this one, told the same; `None` where that is not known ahead, or the
     /// strategy is to begin when its epoch does, as it was published.
     #[must_use]
     pub fn next(&self) -> Option<Self> {

@@ -72,7 +72,7 @@ pub(crate) struct Sizes {
     output: usize,
     /// Whether these are one and the same, and a device's batches need not be converted.
     is_identity: bool,
-    /// Bytes behind the samples of a slot that is finished elsewhere: what is to be done to them.
+    /// Bytes after the samples of a slot that is finished elsewhere: what is to be done to them.
     description: usize,
     /// What mixing keeps besides the batch it mixes.
     kept: usize,
@@ -163,7 +163,7 @@ impl Sizes {
         self.total(slots) <= bytes
     }
 
-    /// The same with so many bytes behind the samples of a slot of the output's form.
+    /// The same with so many bytes after the samples of a slot of the output's form.
     pub(crate) fn with_description(self, bytes: usize) -> Self {
         Self { description: bytes, ..self }
     }

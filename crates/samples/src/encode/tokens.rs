@@ -265,9 +265,9 @@ mod tests {
             told(0x02, "00"), // −3
             told(0x00, ""),   // end of block
             told(2, "00"),    // 5 − 8 = −3
-            told(0x21, "0"),  // −1 behind two zeros
+            told(0x21, "0"),  // −1 after two zeros
             told(ZERO_RUN, ""),
-            told(0x13, "110"), // 6 behind 17 zeros
+            told(0x13, "110"), // 6 after 17 zeros
             told(ZERO_RUN, ""),
             told(ZERO_RUN, ""),
             told(0x91, "1"), // The last coefficient ends the block.
@@ -289,7 +289,7 @@ mod tests {
         let empty = block([7, 1, -1]);
         let blocks = vec![block([0, -3, 1]), empty, empty, empty, block([0, 0, 2])];
         let wanted = [
-            told(0x01, "0"), // −1; then five ended blocks, the last behind one more number
+            told(0x01, "0"), // −1; then five ended blocks, the last after one more number
             told(0x20, "00"), // four: 1 00
             told(0x11, "1"),
             told(0x00, ""),
@@ -307,7 +307,7 @@ mod tests {
             told(ZERO_RUN, ""),
             told(None, "1"),
             told(None, "0"),
-            told(0x11, "0"), // −1 behind one more zero
+            told(0x11, "0"), // −1 after one more zero
             // The end of this block and of the next, and the old coefficients in them.
             told(0x10, "0"),
             told(None, "1"),

@@ -262,7 +262,7 @@ impl Play<'_> {
         }
     }
 
-    /// When so many bytes have crossed a link, behind all that is on it.
+    /// When so many bytes have crossed a link, after all that is on it.
     pub(super) fn crosses(&mut self, link: usize, bytes: u64) -> Ns {
         let Some(free_at) = self.devices.links.get_mut(link) else { return self.now };
         let bytes_per_s = self.world.links[link].bytes_per_s.max(1);

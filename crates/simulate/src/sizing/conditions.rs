@@ -126,7 +126,7 @@ impl Doubt {
                 percent(part)
             ),
             Self::IoPressure(part) => format!(
-                "tasks waited for storage {}, though the data should lie in memory; run it \
+                "tasks waited for storage {}, though the data should be in memory; run it \
                  when the machine is idle",
                 percent(part)
             ),

@@ -64,7 +64,7 @@ impl Listing {
         }
     }
 
-    /// Adds an object behind all others.
+    /// Adds an object after all others.
     fn push(&mut self, name: &[u8], known: &Known) {
         let begins = self.n.is_multiple_of(BLOCK);
         if begins {

@@ -44,7 +44,7 @@ impl Recipe {
     ///
     /// # Errors
     /// [`RecipeError::Shape`] when the size depends on the image or on chance, when an op
-    /// cannot work on such records, or when `normalize` has another number of channels.
+    /// cannot work on such records, or when `normalize` has a different number of channels.
     pub fn views(&self, record: RecordShape) -> Result<Views, RecipeError> {
         if self.decodes() {
             self.views_of(self.decoded(record)?)
@@ -290,7 +290,7 @@ impl Recipe {
         ops.iter().try_fold(image, |image, op| self.follow(image, op))
     }
 
-    /// What is known behind an op.
+    /// What is known after an op.
     fn follow(&self, image: Known, op: &Op) -> Result<Known, RecipeError> {
         self.check_fill(image, op)?;
         match op {
@@ -355,7 +355,7 @@ impl Recipe {
         Ok(Known { extent, decider: op.name(), ..image })
     }
 
-    /// What is known behind `control`, which is `op`.
+    /// What is known after `control`, which is `op`.
     fn follow_control(
         &self,
         image: Known,

@@ -236,7 +236,7 @@ fn every_mistake_is_named_with_its_remedy() {
     }
 }
 
-/// An op behind `decode`, and part of the line that refuses it.
+/// An op after `decode`, and part of the line that refuses it.
 const WRONG_OPS: &[(&str, &str)] = &[
     (r#"{"size": 3}"#, "op 1 has no name; write"),
     (

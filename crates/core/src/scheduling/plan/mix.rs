@@ -168,7 +168,7 @@ pub struct Mix {
     epoch: EpochIdx,
 }
 
-/// A source, behind the check.
+/// A source, after the check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
     /// Its first record among all sources'.

@@ -52,7 +52,7 @@ pub(super) enum Next {
 /// A table under way.
 #[derive(Debug)]
 struct Draft {
-    /// Behind the head and before the items.
+    /// After the head and before the items.
     sides: Vec<u8>,
     items: Vec<Item>,
     sources: Vec<BlockSource>,

@@ -2,7 +2,7 @@
 //! the page that `cifar.rs` names).
 //!
 //! The extent of a sample excludes its label byte. Every byte is read once, because the labels are
-//! between the pixels. CIFAR-100 (two label bytes) is another format.
+//! between the pixels. CIFAR-100 (two label bytes) is a different format.
 
 use bothends_core::sample::Extent;
 

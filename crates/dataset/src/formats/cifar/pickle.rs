@@ -110,7 +110,7 @@ impl Bytes<'_> {
     fn take(&mut self, n: usize) -> Result<&[u8], DatasetError> {
         let end = self.at + n as u64;
         if end > self.len {
-            return Err(self.wrong("ends in the middle of something"));
+            return Err(self.wrong("ends in the middle of an object"));
         }
         if end > self.first + self.window.len() as u64 || self.at < self.first {
             let left = usize::try_from(self.len - self.at).unwrap_or(WINDOW);
@@ -291,7 +291,7 @@ impl Machine<'_> {
 
     fn around(&self, depth: u32) -> Result<u32, DatasetError> {
         match depth {
-            DEEPEST.. => Err(self.bytes.wrong("has values too deep in one another")),
+            DEEPEST.. => Err(self.bytes.wrong("has values nested too deeply")),
             _ => Ok(depth + 1),
         }
     }
@@ -300,7 +300,7 @@ impl Machine<'_> {
         let around = self.around(depth)?;
         let Some(Held { value: Value::Items(list), depth }) = self.stack.last_mut()
         else {
-            return Err(self.bytes.wrong("appends to what is no list"));
+            return Err(self.bytes.wrong("appends to something that is not a list"));
         };
         list.extend(items);
         *depth = around.max(*depth);
@@ -311,7 +311,9 @@ impl Machine<'_> {
         let around = self.around(depth)?;
         let Some(Held { value: Value::Pairs(pairs), depth }) = self.stack.last_mut()
         else {
-            return Err(self.bytes.wrong("sets a key of what is no dictionary"));
+            return Err(self
+                .bytes
+                .wrong("sets a key of something that is not a dictionary"));
         };
         let mut items = items.into_iter();
         while let (Some(key), Some(value)) = (items.next(), items.next()) {
@@ -357,7 +359,7 @@ impl Machine<'_> {
     fn recall(&mut self, n: usize) -> Result<(), DatasetError> {
         let key = self.bytes.number(n)?;
         let Some(value) = self.memo.get(&key) else {
-            return Err(self.bytes.wrong("recalls what was not remembered"));
+            return Err(self.bytes.wrong("reads a memo that was not stored"));
         };
         self.stack.push(Held::leaf(value.clone()));
         Ok(())

@@ -26,12 +26,12 @@ pub(super) fn add_batch(
     let data = pickle.get("data").and_then(pixels);
     let data = data.ok_or_else(|| wrong(0, "has no array `data` of bytes"))?;
     if data.len != labels.len() as u64 * u64::from(PIXELS_BYTES) {
-        return Err(wrong(data.offset, "has other than 3072 bytes for each label"));
+        return Err(wrong(data.offset, "does not have 3072 bytes for each label"));
     }
     let file = builder.file(batch)?;
     for (record, label) in (0..).zip(labels) {
         let label =
-            label.int().ok_or_else(|| wrong(0, "has a label that is no number"))?;
+            label.int().ok_or_else(|| wrong(0, "has a label that is not a number"))?;
         let class = class_of(label, record, &shown)?;
         let offset = data.offset + record * u64::from(PIXELS_BYTES);
         builder.sample(Extent { file, offset, len: PIXELS_BYTES }, class);
@@ -129,15 +129,15 @@ mod tests {
             bytes
         };
         let table: [(Vec<u8>, &str); 9] = [
-            (Vec::new(), "byte 0: it ends in the middle of something"),
-            (good[..good.len() - 1].to_vec(), "it ends in the middle of something"),
+            (Vec::new(), "byte 0: it ends in the middle of an object"),
+            (good[..good.len() - 1].to_vec(), "it ends in the middle of an object"),
             (good[..good.len() - 200].to_vec(), "a text that is longer than the file"),
             (b"{\"a\": 1}".to_vec(), "has an opcode that no batch has"),
             (changed(b"labels", b"lebals"), "has no list `labels`"),
             (changed(b"\x04data", b"\x04date"), "has no array `data` of bytes"),
-            (changed(b"K\x01K\x02e", b"K\x01e"), "has other than 3072 bytes for each"),
+            (changed(b"K\x01K\x02e", b"K\x01e"), "does not have 3072 bytes for each"),
             (changed(b"K\x01K\x02e", b"K\x01K\x0ae"), "record 1 has label 10"),
-            (changed(b"K\x01K\x02e", b"K\x01Ne"), "a label that is no number"),
+            (changed(b"K\x01K\x02e", b"K\x01Ne"), "a label that is not a number"),
         ];
         for (bytes, part) in table {
             let line = find("data_batch_1", &bytes).unwrap_err().to_string();

@@ -59,8 +59,8 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
             let (offset, label) = rows.row(&mut shard, nth)?;
             let known = allocations.binary_search_by_key(&offset, |(at, _)| *at);
             let len = known.map(|place| allocations[place].1).map_err(|_| {
-                let why = "a row points to bytes that the table of allocations does not have; \
-                           fetch the file again";
+                let why = "a row points to bytes that are not in the table of allocations; fetch \
+                the file again";
                 shard.broken(rows.at(nth), why)
             })?;
             let len = shard.record_len(offset, len)?;
@@ -140,7 +140,7 @@ impl Rows {
             }
             _ => {
                 let why = format!(
-                    "an image is kept in a way with the number {mode}, which is not known; \
+                    "an image is stored in the mode {mode}, which is unknown; \
                      fetch the file again"
                 );
                 return Err(shard.broken(at, why));
@@ -184,8 +184,8 @@ impl Fields {
                 3 | 5 => (16, 1),
                 _ => {
                     let why = format!(
-                        "the field `{name}` is of a kind of its writer's own, so rows cannot be told apart; \
-                         write the file again with fields of FFCV"
+                        "the field `{name}` has a custom type, so rows cannot be told apart; \
+                        write the file again with FFCV's own field types"
                     );
                     return Err(shard.broken(at, why));
                 }
@@ -234,7 +234,7 @@ fn allocations(
         let (start, len) = (number(&line[8..16]), number(&line[16..24]));
         let end = start.checked_add(len);
         if start < data || end.is_none_or(|end| end > rows.allocations) {
-            let why = "bytes of a sample lie outside the pages; fetch the file again";
+            let why = "bytes of a sample are outside the pages; fetch the file again";
             return Err(shard.broken(at, why));
         }
         // What is empty lies where the next allocation does, which may be an image.

@@ -19,7 +19,7 @@ use crate::path;
 use crate::storage::{Kind, Storage, list};
 use crate::table::TableBuilder;
 
-/// Bytes of a sample that one read brings: its key, and the small fields before and behind the image.
+/// Bytes of a sample that one read brings: its key, and the small fields before and after the image.
 const STEP: usize = 256;
 
 /// Bytes of offsets that one read brings.
@@ -138,8 +138,7 @@ impl Reading {
 /// The fields of the sample at `at`, and where it ends.
 fn fields(shard: &mut Window<'_>, at: u64) -> Result<(Fields, u64), DatasetError> {
     let (Value::Map(n), mut at) = value(shard, at)? else {
-        let why =
-            "not a sample of datadings: it is no MessagePack map; fetch the file again";
+        let why = "not a sample of datadings: it is not a MessagePack map; fetch the file again";
         return Err(shard.broken(at, why));
     };
     let mut fields = Fields::default();
@@ -309,7 +308,7 @@ impl<'a> Offsets<'a> {
     fn differs(&self, at: u64) -> DatasetError {
         let samples = path::split(&self.path).1.trim_end_matches(".offsets");
         let why = format!(
-            "the samples in `{samples}` lie elsewhere than it says; fetch both files again"
+            "the samples in `{samples}` are not where it says; fetch both files again"
         );
         self.window.broken(at, why)
     }

@@ -59,7 +59,7 @@ impl Looking {
 enum Value {
     Bytes(Range<u64>),
     Int(i64),
-    /// A list that is empty, longer than one, or of another kind.
+    /// A list that is empty, longer than one, or of a different kind.
     Other,
 }
 
@@ -224,7 +224,7 @@ fn put(
             let (first, second) = (list.field(shard, 1)?, list.field(shard, 1)?);
             let (Some(value), None) = (first, second) else {
                 return Ok(Err(format!(
-                    "the feature `{name}` has not one value of bytes but none or several; leave it out"
+                    "the feature `{name}` must have exactly one value of type bytes; leave it out"
                 )));
             };
             let len = shard.record_len(value.start, value.end - value.start)?;

@@ -66,7 +66,7 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
             encoding,
         });
         if reading.encoding != encoding {
-            let why = "its images are of another kind or size than those of the files before it; \
+            let why = "its images differ in kind or size from those of earlier files; \
                        keep them in a folder of their own";
             return Err(file.broken(0, why));
         }
@@ -145,7 +145,8 @@ impl Data {
                 "has more pixels or images than are read; split it".to_owned()
             }
             (Element::Number { len: 1, .. }, [_, _, 1 | 3]) => {
-                "has the channels behind the columns; write it with the shape (n, channels, rows, columns), or as \
+                "has the channels after the columns; write it with the shape (n, channels, rows, \
+                columns), or as \
                  image files of variable length"
                     .to_owned()
             }

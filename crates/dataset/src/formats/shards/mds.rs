@@ -168,7 +168,9 @@ impl Columns {
             || shard.column_encodings.len() != n
             || shard.column_sizes.len() != n
         {
-            return Err("its columns have not as many names, encodings and sizes".into());
+            return Err(
+                "its columns differ in the numbers of names, encodings and sizes".into(),
+            );
         }
         let columns = || shard.column_names.iter().zip(&shard.column_encodings);
         let is_image = |(name, encoding): (&String, &String)| match encoding.as_str() {
@@ -257,7 +259,10 @@ fn check_size(
     });
     match size.is_some() && bytes == size.map(u64::from) {
         true => Ok(()),
-        false => Err("has another size than its type; fetch the index again".to_owned()),
+        false => {
+            Err("has a size that does not match its type; fetch the index again"
+                .to_owned())
+        }
     }
 }
 

@@ -243,7 +243,7 @@ fn whole(archive: &mut Window<'_>, member: &Member) -> Result<i64, DatasetError>
     text.parse().map_err(|_| {
         let shown: String = text.chars().take(64).collect();
         let why = format!(
-            "`{}` is {shown:?}, not a whole number; ask for its field with `:text` behind the name",
+            "`{}` is {shown:?}, not a whole number; ask for its field with `:text` after the name",
             member.name
         );
         archive.broken(member.data, why)
@@ -298,7 +298,7 @@ fn next_member(
     let mut long_name = None;
     let mut extended = BTreeMap::new();
     loop {
-        // Two blocks of zeros end an archive; one that was cut off behind a member is taken as well.
+        // Two blocks of zeros end an archive; one that was cut off after a member is taken as well.
         if at == archive.len() {
             return Ok(None);
         }

@@ -1,6 +1,6 @@
 //! The chunks of a PNG, read and refused as Pillow does (`PngImagePlugin.py`).
 //!
-//! Up to the first image data, every chunk must be whole and have its checksum. Behind the image data a
+//! Up to the first image data, every chunk must be whole and have its checksum. After the image data a
 //! chunk must be whole, but checksums do not count, and the file may end between chunks. Some chunks
 //! are refused for what is in them, although no pixel depends on it.
 
@@ -154,7 +154,7 @@ impl<'a> Chunks<'a> {
         pieces
     }
 
-    /// Reads the chunks behind the piece in which the image was complete.
+    /// Reads the chunks after the piece in which the image was complete.
     pub(super) fn read_rest(
         &mut self,
         last: Option<&Piece<'_>>,
@@ -270,7 +270,7 @@ impl<'a> Chunks<'a> {
     }
 
     fn profile(&mut self, body: &[u8]) -> Result<(), &'static str> {
-        // Without the zero behind the name, Pillow takes the first byte for the method.
+        // Without the zero after the name, Pillow takes the first byte for the method.
         let name = body.iter().position(|&byte| byte == 0);
         let rest = body.get(name.map_or(0, |at| at.saturating_add(1))..);
         match rest.and_then(<[u8]>::split_first) {
@@ -415,7 +415,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What stands before and behind the first zero.
+/// What stands before and after the first zero.
 fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = bytes.iter().position(|&byte| byte == 0)?;
     Some((&bytes[..at], bytes.get(at.saturating_add(1)..)?))

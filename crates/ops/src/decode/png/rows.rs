@@ -50,7 +50,7 @@ impl Pixels {
         if frame[2] == 0 || frame[3] == 0 {
             return Err("a frame without pixels");
         }
-        // A header behind the frame's may have made the image smaller.
+        // A header after the frame's may have made the image smaller.
         let [width, height] = chunks.size().map(|pixels| pixels as usize);
         let [left, top, across, down] = frame;
         if left.saturating_add(across) > width || top.saturating_add(down) > height {
@@ -120,7 +120,7 @@ impl<'a> Rows<'a> {
         self.filled == 0 && (self.pass, self.y) != (0, self.pixels.passes[0][1])
     }
 
-    /// Bytes that came behind the last row.
+    /// Bytes that came after the last row.
     pub(super) fn n_beyond(&self) -> usize {
         self.n_beyond
     }

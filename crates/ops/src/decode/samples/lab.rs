@@ -99,7 +99,7 @@ fn srgb_to_xyz() -> Matrix {
 /// A colour between points of the grid.
 fn interpolated(grid: &[[u16; 3]], lab: [u8; 3]) -> [u8; 3] {
     const STEPS: [usize; 3] = [SIDE * SIDE, SIDE, 1];
-    // In cells, with 16 bits behind the point.
+    // In cells, with 16 bits after the point.
     let place = lab.map(|sample| {
         let sample = u32::from(sample) * 257 * (SIDE as u32 - 1);
         sample + (sample + 0x7fff) / 0xffff

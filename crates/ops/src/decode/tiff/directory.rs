@@ -110,7 +110,7 @@ pub(super) struct Directory<'a> {
     pub(super) order: Bytes,
     /// A tag that pixels depend on, of a type that it should not have.
     pub(super) odd: Option<u16>,
-    /// Whether no tag lies behind the end of the file.
+    /// Whether no tag lies past the end of the file.
     pub(super) is_whole: bool,
     values: BTreeMap<u16, Vec<u64>>,
     reals: BTreeMap<u16, Vec<f32>>,

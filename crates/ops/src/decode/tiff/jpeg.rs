@@ -117,7 +117,7 @@ impl<'a> Jpeg<'a> {
         let (height, width) = (frame.height(), frame.width());
         let heights = expected.height..=expected.most_height.max(expected.height);
         if width != expected.width || !heights.contains(&height) {
-            return Err(damaged("a strip or tile has a JPEG of another size"));
+            return Err(damaged("a strip or tile has a JPEG of a different size"));
         }
         if frame.process == Process::Progressive {
             return Err(unsupported("progressive JPEG-compressed"));

@@ -167,7 +167,8 @@ impl OldJpeg {
         out: &mut [u8],
     ) -> Result<(), SampleFault> {
         let picture = Picture::open(Record::new(&self.file, Encoding::Image));
-        let picture = picture.map_err(in_strip)?.ok_or(damaged("its JPEG is none"))?;
+        let picture =
+            picture.map_err(in_strip)?.ok_or(damaged("its JPEG data are not a JPEG"))?;
         let frame = picture.frame();
         if frame.process == Process::Progressive {
             return Err(unsupported("progressive JPEG-compressed"));

@@ -11,7 +11,7 @@
 use super::directory::{Directory, damaged, tag, unsupported};
 use crate::error::SampleFault;
 
-/// Bits behind the point.
+/// Bits after the point.
 const SHIFT: u32 = 16;
 const HALF: i32 = 1 << (SHIFT - 1);
 

@@ -145,7 +145,7 @@ pub(super) fn blend_block<const TAPS: usize>(
     }
 }
 
-/// `LEN` bytes from `at` on; behind the image's last there are zeros.
+/// `LEN` bytes from `at` on; after the image's last there are zeros.
 #[inline(always)]
 pub(super) fn window<const LEN: usize>(bytes: &[u8], at: usize) -> [u8; LEN] {
     match bytes.get(at..at + LEN).and_then(<[u8]>::first_chunk) {

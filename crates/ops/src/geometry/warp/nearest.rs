@@ -148,7 +148,7 @@ impl Fixed {
         let seen = between(behind(0), behind(run.n_pixels - 1), sides);
         let last = i32::try_from(run.n_pixels - 1).unwrap_or(i32::MAX);
         points.take_pixels((seen, size), run.n_pixels, |n| {
-            // Behind the last pixel it is that one again.
+            // After the last pixel it is that one again.
             let n = n.min(last);
             let at = |axis: usize| starts[axis].wrapping_add(steps[axis].wrapping_mul(n));
             [at(0) >> 16, at(1) >> 16]

@@ -15,7 +15,7 @@ pub(super) const N: usize = 64;
 /// Fraction bits of a point.
 pub(super) const FRACTION_BITS: u32 = 14;
 
-/// Longest side of an image: what lies behind is outside. (No decoder here makes such images.)
+/// Longest side of an image: what comes after is outside. (No decoder here makes such images.)
 const MAX_SIDE: usize = (1 << (31 - FRACTION_BITS)) - 1;
 
 /// A whole pixel in fractions.
@@ -118,7 +118,7 @@ impl Points {
                     (0..).zip(places.zip(&mut self.is_inside))
                 {
                     let [x, y] = pixel(n);
-                    // What is below 0 is far behind the end.
+                    // What is below 0 is far past the end.
                     *is_inside =
                         (x.cast_unsigned() < width) & (y.cast_unsigned() < height);
                     (*to_x, *to_y) = if *is_inside { (x, y) } else { (0, 0) };
@@ -195,7 +195,7 @@ fn seen(is_inside: &mut [bool; N], n_pixels: usize) -> Seen {
 }
 
 /// Calls `put` with [`N`] numbers from 0 on and the points of the run's pixels of these numbers;
-/// behind the last pixel it is that one's point again.
+/// after the last pixel it is that one's point again.
 #[inline(always)]
 fn each(map: &Map, run: Run, mut put: impl FnMut(usize, f64, f64)) {
     let [column, y] = run.first.map(centre);

@@ -14,7 +14,7 @@ use std::ops::Range;
 use crate::error::SampleFault;
 use crate::jpeg::damaged;
 
-/// Zeros behind the data. One MCU takes at most 10 blocks of 64 symbols of 31 bits, and a
+/// Zeros after the data. One MCU takes at most 10 blocks of 64 symbols of 31 bits, and a
 /// read looks 8 bytes ahead.
 const PADDING: usize = 10 * 64 * 31 / 8 + 16;
 

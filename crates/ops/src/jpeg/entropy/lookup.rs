@@ -85,7 +85,7 @@ impl Entry {
         self.0 & 0xffff
     }
 
-    /// The value behind the code at the left end of `bits`; 0 where there is none.
+    /// The value after the code at the left end of `bits`; 0 where there is none.
     ///
     /// Code and value are one number. What the code is in it, and what a negative value
     /// lacks, is known to the table, whose index holds the code and the value's first bit.

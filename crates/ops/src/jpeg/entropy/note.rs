@@ -21,7 +21,7 @@
 //!
 //! Between two entry points lie `max(1, blocks ÷ blocks of an MCU)` MCUs. A checksum is of the file's
 //! bytes of its rows: from the one in which the first entry point of the first row lies to the one in
-//! which that behind the last row does, that one included unless its bits all belong to what follows.
+//! which that after the last row does, that one included unless its bits all belong to what follows.
 //!
 //! A photograph's note has 3.0 % of its file's length (246 photographs of ImageNet, 109 kB each; 2.5 %
 //! are entry points). Nothing here decodes. A note that was changed leads to an error or to wrong pixels, as wrong entry points do: whoever
@@ -300,7 +300,7 @@ impl<'a> ScanNote<'a> {
         per_row(self.frame.n_mcus()[0], self.step())
     }
 
-    /// Entry point number `nth`, row by row; behind the last row's comes the scan's end.
+    /// Entry point number `nth`, row by row; after the last row's comes the scan's end.
     #[must_use]
     pub fn point(&self, nth: usize) -> Option<ScanPoint> {
         let packed = u64::from_le_bytes(*self.note.points.get(nth)?);

@@ -3,14 +3,14 @@
 //! This is the hot loop of the product: on photographs seven tenths of a JPEG decoder's time
 //! goes here. It is a chain, because where a symbol begins depends on the length of the one
 //! before. [`run_two`] therefore interleaves two MCU rows and hides the waiting of each
-//! behind the other; [`run_one`] is the same for one. Both are safe code. What a step costs
+//! after the other; [`run_one`] is the same for one. Both are safe code. What a step costs
 //! is kept low by
 //!
 //! * one number for two counts: [`Progress`] holds the bits taken and the place in the block;
 //! * one test for all that is not an ordinary coefficient: end of block, a long code, and a
 //!   run that leads out of the block all lie at or beyond [`END`];
 //! * storing before testing: a block is written through a window as long as a place can
-//!   be large, and what is written behind the block is zeroed when the next one begins;
+//!   be large, and what is written after the block is zeroed when the next one begins;
 //! * looking at the data once per three symbols (`ENTRY_BITS`), at the end of the data once
 //!   per MCU (`ScanData` is padded for it);
 //! * looking ahead of the third symbol, not behind it ([`Reader::last_step`]): the load is
@@ -34,7 +34,7 @@ use crate::kernels::{Level, avx2_kernel};
 #[cfg(target_arch = "x86_64")]
 mod bmi;
 
-/// Bytes behind the last MCU that are let pass: libjpeg's bit buffer swallows as many
+/// Bytes after the last MCU that are let pass: libjpeg's bit buffer swallows as many
 /// without a word.
 const STRAY_BYTES: u64 = 7;
 

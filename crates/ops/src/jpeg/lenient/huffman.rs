@@ -190,7 +190,7 @@ impl Huffman {
         Ok(())
     }
 
-    /// T.81 §G.1.2.2; how many blocks behind this one have ended.
+    /// T.81 §G.1.2.2; how many blocks after this one have ended.
     fn ac_first(
         &self,
         bits: &mut Careful<'_, '_>,
@@ -217,7 +217,7 @@ impl Huffman {
         Ok(0)
     }
 
-    /// T.81 §G.1.2.3; how many blocks behind this one have ended.
+    /// T.81 §G.1.2.3; how many blocks after this one have ended.
     fn ac_refine(
         &self,
         bits: &mut Careful<'_, '_>,

@@ -150,7 +150,7 @@ fn exceptions(
 /// Bytes that are written one after the other, in memory that stays for the next image.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
-    /// Those behind the first `len` mean nothing.
+    /// Those after the first `len` mean nothing.
     memory: Vec<u8>,
     len: usize,
 }
@@ -397,7 +397,7 @@ fn skip(window: &[u8; WINDOW]) -> Result<usize, Broken> {
     Ok(header.end)
 }
 
-/// Shows the bytes from `at` on to a reader of a block; behind the last one stand zeros.
+/// Shows the bytes from `at` on to a reader of a block; after the last one stand zeros.
 #[inline(always)]
 fn with_window(
     bytes: &[u8],

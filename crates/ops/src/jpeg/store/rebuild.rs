@@ -4,7 +4,7 @@
 //! *remainder* of all that they do not tell (docs/store-format.md, section 5).
 //! [`put_together`] makes the file of these again, or says why it cannot; it never returns
 //! other bytes than those that were taken apart, because the remainder holds their checksum.
-//! An encoder has choices here and there (bits that fill up bytes, runs behind the last
+//! An encoder has choices here and there (bits that fill up bytes, runs after the last
 //! coefficient, several FF in a row): for files that do not make the usual ones, putting
 //! together fails. Nothing here knows how coefficients are stored. Read `rebuild/scan.rs`
 //! next.
@@ -123,7 +123,7 @@ pub fn put_together(
     let remainder = Remainder::decode(remainder)?;
     remainder.apply(level, coefficients, out)?;
     if xxh3_64(out) != remainder.checksum {
-        return Err(wrong("its coefficients make another file than the original"));
+        return Err(wrong("its coefficients do not reproduce the original file"));
     }
     Ok(())
 }

@@ -135,7 +135,7 @@ impl<'a> Stored<'a> {
         if own.len() < CHECKSUM_BYTES
             || own[..CHECKSUM_BYTES] != short_checksum(&own[CHECKSUM_BYTES..])
         {
-            return Err(damaged(number, "has another checksum than it should"));
+            return Err(damaged(number, "does not match its checksum"));
         }
         let mcus = self.blocks.mcus_of(number);
         let rows_of_mcu: usize = self.frame.components().iter().map(|c| c.v).sum();

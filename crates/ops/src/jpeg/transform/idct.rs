@@ -48,7 +48,7 @@ impl Steps {
 }
 
 /// Transforms a block row into eight rows of samples, the first at the start of `out`, each
-/// `stride` bytes behind the one before. Rows are written up to the next multiple of
+/// `stride` bytes after the one before. Rows are written up to the next multiple of
 /// [`STORE`] bytes.
 ///
 /// # Panics

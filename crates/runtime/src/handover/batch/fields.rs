@@ -124,7 +124,7 @@ impl FieldColumn {
                 let is_whole = value.len().is_multiple_of(number.size());
                 match is_whole && self.width().is_none_or(|width| width == value.len()) {
                     true => Ok(()),
-                    false => Err("has another length than its type and shape say"),
+                    false => Err("has a length that does not match its type and shape"),
                 }
             }
         }

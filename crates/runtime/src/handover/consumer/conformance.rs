@@ -52,7 +52,10 @@ pub fn the_slot_is_back_when_take_returns(make: Make<'_>) {
 /// Contract 2, of the first step.
 pub fn the_first_step_has_no_stall(make: Make<'_>) {
     let step = take(&mut *make(), batch(&ring(1), 0, Some(SampleId(0))));
-    assert_eq!(step.stall_ns, 0, "contract 2: the wait for the first batch is no stall");
+    assert_eq!(
+        step.stall_ns, 0,
+        "contract 2: the wait for the first batch is not a stall"
+    );
 }
 
 /// Contract 2, where no batch is waited for.
@@ -62,7 +65,7 @@ pub fn batches_that_lie_ready_cause_no_stall(make: Make<'_>) {
     let batches: Vec<_> = (0..5).map(at_once).collect();
     for batch in batches {
         let step = take(&mut *consumer, batch);
-        assert_eq!(step.stall_ns, 0, "contract 2: a stall though the batch lay ready");
+        assert_eq!(step.stall_ns, 0, "contract 2: a stall although the batch was ready");
     }
 }
 

@@ -126,7 +126,7 @@ fn every_op_has_one_canonical_form() {
     }
 }
 
-/// An op behind `decode`, and part of the line that refuses it.
+/// An op after `decode`, and part of the line that refuses it.
 const WRONG: &[(&str, &str)] = &[
     (r#"{"op": "pad"}"#, "missing field `padding`"),
     (r#"{"op": "pad", "padding": 1, "padding_mode": "wrap"}"#, "unknown variant `wrap`"),
@@ -230,7 +230,7 @@ fn every_wrong_op_is_refused_with_op_key_and_remedy() {
     assert!(complaint(&json).contains("258 ops; at most 256"), "{}", complaint(&json));
 }
 
-/// What does not fit the data, behind `decode` of images or of CIFAR's planes.
+/// What does not fit the data, after `decode` of images or of CIFAR's planes.
 #[test]
 fn what_depends_on_chance_or_does_not_fit_is_refused() {
     let decoded = |ops: &str| format!(r#"[{{"op": "decode"}}, {ops}]"#);

@@ -7,7 +7,7 @@ use crate::sample::SampleKey;
 
 const GREY: RecordShape = RecordShape::Planar { height: 28, width: 28, channels: 1 };
 
-/// The line that refuses these ops behind `decode`.
+/// The line that refuses these ops after `decode`.
 fn refused(ops: &str) -> String {
     complaint(&with_ops(&format!(r#"[{{"op": "decode"}}, {ops}]"#)))
 }

@@ -33,7 +33,7 @@ struct Run<'a> {
     /// The sample at each position.
     order: Vec<SampleId>,
     world: u32,
-    /// The position from which on there have been so many ranks; behind the last where a
+    /// The position from which on there have been so many ranks; after the last where a
     /// larger number has wrapped.
     base: u64,
     /// Batches of each rank from the base to the end.
@@ -65,7 +65,7 @@ impl<'a> Run<'a> {
         Self { schedule, order, world: 1, base: 0, n_steps: 0, ranks: Vec::new() }
     }
 
-    /// Begins a part, with another number of ranks if what the ranks have saved allows it.
+    /// Begins a part, with a different number of ranks if what the ranks have saved allows it.
     fn enter(&mut self, world: u32) {
         for rank in self.ranks.iter_mut().take(self.world as usize) {
             let text = rank.saved.to_json();
@@ -90,7 +90,7 @@ impl<'a> Run<'a> {
         self.n_steps = plan.expect("it was one before").n_batches();
     }
 
-    /// Whether there may be another number of ranks: not where one counts in the batches of
+    /// Whether there may be a different number of ranks: not where one counts in the batches of
     /// this number, and not for a plan that is none.
     fn may_become(&self, world: u32) -> bool {
         let wanted = self.identity(world);
@@ -164,7 +164,7 @@ impl<'a> Run<'a> {
         positions.filter_map(move |position| self.sample_at(position))
     }
 
-    /// The position behind the last of all ranks.
+    /// The position after the last of all ranks.
     fn end(&self) -> u64 {
         let left = self.schedule.plan.n_samples.saturating_sub(self.base);
         self.base

@@ -1,7 +1,7 @@
 //! The lead that quick devices get: what the host leaves to them, and what they redo for it.
 //!
 //! A host whose workers make a batch each takes long for one. A device that makes many batches
-//! meanwhile would fill its buffer behind the batch that the host has just begun, and then stand
+//! meanwhile would fill its buffer after the batch that the host has just begun, and then stand
 //! still. So the host claims as devices do: the batch that it can have ready when it is needed.
 //! These are pure sums over a [`View`]; `ordered.rs` decides with them, and docs/strategies.md says
 //! what each gives.

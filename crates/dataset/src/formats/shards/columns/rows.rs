@@ -73,8 +73,8 @@ impl<'a> Rows<'a> {
                     path: self.storage.shown(path),
                     offset: 0,
                     why: format!(
-                        "its column of classes names {} classes, and other classes than the \
-                         {} of the files before it; put each data set into a folder of its own",
+                        "its column of classes names {} classes, which differ from the {} of \
+                        earlier files; put each data set into a folder of its own",
                         choice.classes.len(),
                         classes.len()
                     ),

@@ -73,7 +73,7 @@ fn offsets_of_other_samples_are_noticed() {
         changed[at] ^= 1;
         let error = found(&bytes, Some(&changed)).unwrap_err().to_string();
         assert!(error.contains("0.msgpack.offsets` byte"), "{error}");
-        assert!(error.contains("lie elsewhere than it says"), "{error}");
+        assert!(error.contains("are not where it says"), "{error}");
     }
     for len in [0, 8, 9, 24, 31] {
         found(&bytes, Some(&offsets[..len])).unwrap_err();

@@ -86,7 +86,7 @@ pub(super) fn datasets(file: &mut Window<'_>) -> Result<Vec<Object>, DatasetErro
 fn superblock(file: &mut Window<'_>) -> Result<u64, DatasetError> {
     let is_hdf5 = file.len() >= 96 && file.bytes(0, 8)? == SIGNATURE;
     if !is_hdf5 {
-        let why = "it does not begin as an HDF5 file does; fetch it again, or remove a user block with h5unjam";
+        let why = "it does not start like an HDF5 file; fetch it again, or remove a user block with h5unjam";
         return Err(file.broken(0, why));
     }
     let version = read(file, 8, 1)?;
@@ -102,8 +102,8 @@ fn superblock(file: &mut Window<'_>) -> Result<u64, DatasetError> {
         }
     };
     if file.bytes(sizes, 2)? != [8, 8] || read(file, base, 8)? != 0 {
-        let why = "addresses of other than eight bytes, or counted from another place than the file's begin, are \
-                   not read; write the file with h5py";
+        let why = "addresses that are not eight bytes long, or do not count from the beginning of \
+        the file, are not supported; write the file with h5py";
         return Err(file.broken(sizes, why));
     }
     read(file, root, 8)

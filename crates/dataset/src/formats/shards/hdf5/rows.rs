@@ -179,7 +179,7 @@ impl Rows {
         }
         let n_rows = sides[0];
         if n_rows == 0 || sides[1..] != self.shape {
-            let why = format!("has rows that lie in several chunks; {REPACK}");
+            let why = format!("has rows that span several chunks; {REPACK}");
             return Err(self.refused(file, &why));
         }
         let n_chunks = self.n.div_ceil(n_rows);
@@ -288,7 +288,11 @@ fn shape(file: &mut Window<'_>, message: Message) -> Result<Vec<u64>, DatasetErr
     let first = match version {
         1 => 8,
         2 => 4,
-        _ => return Err(file.broken(message.at, "a shape of another version of HDF5")),
+        _ => {
+            return Err(
+                file.broken(message.at, "a shape written by an unknown version of HDF5")
+            );
+        }
     };
     if rank > MAX_RANK || first + 8 * rank > message.len {
         return Err(file.broken(message.at, "a damaged shape; fetch the file again"));

@@ -40,7 +40,7 @@ fn pixels_are_rows_of_one_array() {
 fn files_of_different_images_are_not_one_data_set() {
     let both = MemoryStorage::new().with("s/0.h5", FILES[0]).with("s/1.hdf5", FILES[3]);
     let error = crate::find(&both, "s").unwrap_err().to_string();
-    assert!(error.contains("1.hdf5` byte 0: its images are of another kind"), "{error}");
+    assert!(error.contains("1.hdf5` byte 0: its images differ in kind"), "{error}");
     let two = MemoryStorage::new().with("s/0.h5", FILES[0]).with("s/1.h5", FILES[1]);
     assert_eq!(crate::find(&two, "s").unwrap().table.n_samples(), 14);
 }

@@ -87,7 +87,7 @@ fn archives_come_by_name_and_missing_labels_are_noted() {
     let found = crate::find(&storage, "s").unwrap();
     conformance::check(&storage, &found);
     assert_eq!(found.table.file_path(found.table.extent(SampleId(0)).file), "s/a.tar");
-    assert_eq!(found.note, Some("some samples have no label: theirs is 0"));
+    assert_eq!(found.note, Some("some samples have no label; it is taken as 0"));
     assert_eq!(found.n_ignored, 1);
     let alone = crate::find(&storage, "s/a.tar").unwrap();
     assert_eq!(alone.table.n_samples(), 1);
@@ -162,7 +162,7 @@ fn what_cannot_be_read_is_named_with_its_place() {
     }
 }
 
-/// An archive that was cut behind a member, and one without the blocks of zeros, are whole.
+/// An archive that was cut after a member, and one without the blocks of zeros, are whole.
 #[test]
 fn an_archive_may_end_behind_a_member() {
     let bytes = member("0.jpg", b'0', &[5; 512]);

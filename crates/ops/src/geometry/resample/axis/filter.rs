@@ -3,7 +3,7 @@
 //!
 //! All are Pillow's, in its order of operations. Sines are computed here: they are within 1e-15 of
 //! the true values and the same on every machine, which no platform's library promises. (Weights
-//! have 22 bits behind the point; a difference there would need a weight that is half a unit off by
+//! have 22 bits after the point; a difference there would need a weight that is half a unit off by
 //! 1e-15.) Nothing here rounds a weight.
 
 use std::f64::consts::PI;

@@ -74,7 +74,7 @@ static GROUPS: [Group; 9] = {
     groups
 };
 
-/// The values of a block, in the order of sending. What is behind the last one means nothing.
+/// The values of a block, in the order of sending. What is after the last one means nothing.
 #[inline]
 #[target_feature(enable = "neon")]
 fn values(packed: &[u8; 64], widths: [usize; 2]) -> int8x16x4_t {
@@ -82,7 +82,7 @@ fn values(packed: &[u8; 64], widths: [usize; 2]) -> int8x16x4_t {
     let groups = widths.map(|width| &GROUPS[width]);
     let bytes = groups.map(|group| load_u8(&group.bytes));
     let to_top = groups.map(|group| load_i16(&group.to_top));
-    // The second of two groups lies as many bytes behind the first as that is wide.
+    // The second of two groups lies as many bytes after the first as that is wide.
     let behind = |width: usize| vaddq_u8(bytes[1], vdupq_n_u8(width as u8));
     let to_width = widths.map(|width| vdup_n_s8(width as i8 - 8));
 

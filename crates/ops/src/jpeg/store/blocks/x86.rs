@@ -86,7 +86,7 @@ fn any_bits(bytes: u64) -> u8 {
     (bytes | bytes >> 8) as u8
 }
 
-/// All groups, whether there are values in them or not: what is behind the last counts for
+/// All groups, whether there are values in them or not: what is after the last counts for
 /// nothing, and a loop's end would be guessed wrong.
 #[target_feature(enable = "bmi2")]
 #[inline]
@@ -105,7 +105,7 @@ fn press_all(numbers: &Numbers, widths: [u32; 2], out: &mut [u8; VALUES_ROOM]) {
 }
 
 /// For each width of the second values: where the eight bytes lie that hold the eight values
-/// of a group. Those of the first group begin at byte 0; the others begin behind the first
+/// of a group. Those of the first group begin at byte 0; the others begin after the first
 /// group, whose length is added.
 const GROUPS: [Bytes; 9] = {
     let mut all = [Bytes([0; 64]); 9];

@@ -282,7 +282,7 @@ impl<'a> Batch<'a> {
     fn validity(&self, place: Place) -> Result<Option<u64>, Refusal> {
         if self.nodes.count(place.node, (PAIR_BYTES, 0))? != self.n_rows {
             return Err(
-                "a column has another number of rows than its record batch".into()
+                "a column and its record batch have different numbers of rows".into()
             );
         }
         match self.nodes.count(place.node, (PAIR_BYTES, 8))? {

@@ -61,7 +61,7 @@ fn folders_that_cannot_be_one_data_set_are_named() {
     other[at + 6] = b'9';
     let error = refusal(&[("s/a.arrow", FIRST), ("s/b.arrow", &other)]);
     assert!(error.starts_with("`/data/s/b.arrow`"), "{error}");
-    assert!(error.contains("other classes than the 3"), "{error}");
+    assert!(error.contains("differ from the 3"), "{error}");
 }
 
 /// Two children of each field are the same one, so that thirty fields unfold into a billion.

@@ -81,7 +81,7 @@ fn files_that_cannot_be_one_data_set_are_named() {
     other[at + 7] = b'9';
     let error = refusal(FIRST, &other);
     assert!(error.starts_with("`/data/s/b.parquet`"), "{error}");
-    assert!(error.contains("other classes than the 3"), "{error}");
+    assert!(error.contains("differ from the 3"), "{error}");
     let storage = MemoryStorage::new()
         .with("s/train-00000-of-00001.parquet", FIRST)
         .with("s/validation.parquet", SECOND);

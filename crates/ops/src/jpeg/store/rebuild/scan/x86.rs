@@ -91,7 +91,7 @@ fn put_at_once(
     let places = _mm512_maskz_compress_epi8(not_zero, load_512(&NUMBERS.0));
     let before = _mm512_maskz_permutexvar_epi8(!1, load_512(&BEFORE.0), places);
     let runs = _mm512_sub_epi8(_mm512_sub_epi8(places, before), _mm512_set1_epi8(1));
-    // Behind the last coefficient stand symbols of no zeros and no number: the first of them
+    // After the last coefficient stand symbols of no zeros and no number: the first of them
     // is the end of the block.
     let runs = _mm512_maskz_mov_epi8((1 << n) - 1, runs);
     if _mm512_cmpgt_epu8_mask(runs, _mm512_set1_epi8(15)) != 0 {
