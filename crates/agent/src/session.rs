@@ -59,24 +59,24 @@ pub(crate) struct RowKey {
     sample: u64,
 }
 
-/// The sessions that are equal to one, itself among them.
+/// The sessions that are equal to one and have had a job, itself among them.
 #[derive(Debug, Default)]
 pub(crate) struct Equals {
     /// `None` where it shares with nobody.
     owner: Option<u64>,
-    n_open: AtomicU32,
+    n_asking: AtomicU32,
 }
 
 impl Equals {
-    /// So many are open, itself among them; 0 once it has ended.
-    pub(crate) fn are(&self, n_open: u32) {
+    /// So many there are, itself among them; 0 once it has ended.
+    pub(crate) fn are(&self, n_asking: u32) {
         // A number alone; nothing else is published with it.
-        self.n_open.store(n_open, Ordering::Relaxed);
+        self.n_asking.store(n_asking, Ordering::Relaxed);
     }
 
-    /// How many others are open; `None` where it has ended itself.
+    /// How many others there are; `None` where it has ended itself.
     pub(crate) fn n_others(&self) -> Option<u32> {
-        self.n_open.load(Ordering::Relaxed).checked_sub(1)
+        self.n_asking.load(Ordering::Relaxed).checked_sub(1)
     }
 }
 
@@ -218,7 +218,7 @@ impl Known {
 impl Agreed {
     /// Sharing results with the sessions of this owner.
     pub(crate) fn shared_with(self, owner: Option<u64>) -> Self {
-        Self { equals: Equals { owner, n_open: AtomicU32::new(1) }, ..self }
+        Self { equals: Equals { owner, n_asking: AtomicU32::new(1) }, ..self }
     }
 
     /// What it has in common with those that it may take results from.

@@ -53,6 +53,22 @@ fn host(server: &Server<NoCosts>, of: &str, session: Session) -> Guest<NoCosts> 
     guest
 }
 
+/// The same, and it has had a job, if an empty one: others keep for it what it may want.
+fn asking_host(
+    server: &Server<NoCosts>,
+    of: &str,
+    exercise: &Exercise,
+) -> Guest<NoCosts> {
+    let mut guest = host(server, of, exercise.session());
+    ask(&mut guest, exercise);
+    guest
+}
+
+fn ask(guest: &mut Guest<NoCosts>, exercise: &Exercise) {
+    guest.submit(exercise.job(30, &[]), slot(exercise)).unwrap();
+    guest.poll(PATIENCE).unwrap().result.unwrap();
+}
+
 /// Checks a finished job against what it should be.
 fn check(exercise: &Exercise, job: &Job, finished: &Finished) {
     let (expected, bad) = exercise.expected(job);
@@ -81,7 +97,7 @@ fn until(holds: impl Fn() -> bool) {
 fn equal_sessions_have_their_samples_made_once() {
     let (_dir, exercise) = exercise();
     let server = server(FileStore::new(exercise.root()).unwrap());
-    let mut both = ["a", "a"].map(|of| host(&server, of, exercise.session()));
+    let mut both = ["a", "a"].map(|of| asking_host(&server, of, &exercise));
     for number in 0..6 {
         both.iter_mut().for_each(|guest| work(guest, &exercise, number));
     }
@@ -94,6 +110,27 @@ fn equal_sessions_have_their_samples_made_once() {
     assert_eq!(server.counts().results.held_bytes, 0, "nobody can want them any more");
 }
 
+/// Keeping results takes a copy of each: a host that only opens sessions must not cost others that.
+#[test]
+fn nothing_is_kept_for_a_session_that_has_asked_for_nothing() {
+    let (_dir, exercise) = exercise();
+    let server = server(FileStore::new(exercise.root()).unwrap());
+    let [mut first, mut second] =
+        ["a", "a"].map(|of| host(&server, of, exercise.session()));
+    work(&mut first, &exercise, 0);
+    assert_eq!(server.counts().results.held_bytes, 0);
+    // From its first job on, it is somebody who may want what the other has had.
+    work(&mut second, &exercise, 1);
+    assert!(server.counts().results.held_bytes > 0);
+    work(&mut first, &exercise, 1);
+    assert!(server.counts().stats.shared_samples > 0);
+    // A new session at the same seat has asked for nothing yet.
+    second.open(exercise.session()).unwrap();
+    let held_bytes = server.counts().results.held_bytes;
+    work(&mut first, &exercise, 2);
+    assert!(server.counts().results.held_bytes <= held_bytes);
+}
+
 #[test]
 fn hosts_that_have_proved_other_things_share_nothing() {
     let (_dir, exercise) = exercise();
@@ -104,6 +141,7 @@ fn hosts_that_have_proved_other_things_share_nothing() {
         let mut both = of.map(|of| server.guest_with(of).unwrap());
         for guest in &mut both {
             guest.open(session.clone()).unwrap();
+            ask(guest, &exercise);
         }
         both.iter_mut().for_each(|guest| work(guest, &exercise, 0));
         server.counts().stats.shared_samples
@@ -198,8 +236,7 @@ fn who_waits_for_a_sample_gets_it_when_the_one_it_is_made_for_has_left() {
     let (_dir, exercise) = exercise();
     let (store, gate) = gated(exercise.root());
     let server = server(store);
-    let [mut maker, mut waits] =
-        ["a", "a"].map(|of| host(&server, of, exercise.session()));
+    let [mut maker, mut waits] = ["a", "a"].map(|of| asking_host(&server, of, &exercise));
     let job = exercise.job(0, &[0]);
     maker.submit(job.clone(), slot(&exercise)).unwrap();
     until(|| gate.n_read() == 1);
@@ -224,7 +261,7 @@ fn who_waits_for_a_sample_that_cannot_be_made_makes_its_own() {
     let (store, gate) = gated(exercise.root());
     let server = server(store);
     let [mut first, mut second] =
-        ["a", "a"].map(|of| host(&server, of, exercise.session()));
+        ["a", "a"].map(|of| asking_host(&server, of, &exercise));
     let job = exercise.job(0, &[0]);
     first.submit(job.clone(), slot(&exercise)).unwrap();
     until(|| gate.n_read() == 1);
@@ -240,8 +277,8 @@ fn a_file_that_was_replaced_is_read_by_the_next_session() {
     let (store, gate) = gated(exercise.root());
     gate.open(0);
     let server = server(store);
-    let mut first = host(&server, "a", exercise.session());
-    let mut second = host(&server, "a", exercise.session());
+    let mut first = asking_host(&server, "a", &exercise);
+    let mut second = asking_host(&server, "a", &exercise);
     work(&mut first, &exercise, 0);
     let n_made = gate.n_read();
     replace_all(exercise.root());
@@ -293,6 +330,8 @@ fn jobs_are_counted_by_their_names() {
         |name| Session { job: Some(JobTerms::named(name)), ..exercise.session() };
     let mut vit = host(&server, "a", session("vit"));
     let mut resnet = host(&server, "a", session("resnet"));
+    ask(&mut vit, &exercise);
+    ask(&mut resnet, &exercise);
     work(&mut vit, &exercise, 0);
     work(&mut resnet, &exercise, 0);
     let jobs = server.counts().jobs;

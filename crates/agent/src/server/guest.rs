@@ -155,6 +155,7 @@ impl<C: Costs> Serve for Guest<C> {
             return Err(Box::new(Refused { job, slot, source: CsdError::Full }));
         }
         seat.line.push(&agreed, (job, slot), arrival_ns);
+        state.asks(self.id);
         self.shared.wake_scouts(&state);
         self.shared.retire(&mut state, self.id);
         Ok(())

@@ -113,6 +113,8 @@ pub(crate) struct Seat {
     pub(crate) job: Option<JobNumber>,
     /// What its latest session is of, as its host calls it.
     pub(crate) whose: Whose,
+    /// Whether this session has had a job.
+    pub(crate) has_asked: bool,
     pub(crate) line: Line,
     pub(crate) finished: Vec<Held>,
     pub(crate) stats: DeviceStats,
@@ -231,9 +233,16 @@ impl State {
         self.workers.weigh(seat, job, weight);
         self.scouts.weigh(seat, job, weight);
         if let Some(seat) = self.seats.get_mut(&seat) {
-            seat.job = job;
+            (seat.job, seat.has_asked) = (job, false);
         }
-        self.count_equals();
+    }
+
+    /// A session has a job: from its first one on, others keep for it what it may want too.
+    pub(crate) fn asks(&mut self, seat: SeatId) {
+        let Some(seat) = self.seats.get_mut(&seat) else { return };
+        if !std::mem::replace(&mut seat.has_asked, true) {
+            self.count_equals();
+        }
     }
 
     /// The session at a seat has ended; what nobody else can have results of any more.
@@ -266,15 +275,19 @@ impl State {
         rows.collect()
     }
 
-    /// Tells sessions how many are equal to them.
+    /// Tells sessions how many are equal to them. Keeping a result costs a copy, which some would have made
+    /// without end by opening sessions and asking for nothing; so only those that have asked count.
     fn count_equals(&self) {
-        let open = || self.seats.values().filter_map(|seat| seat.agreed.as_deref());
-        let mut n_open: HashMap<Work, u32> = HashMap::new();
-        for work in open().filter_map(Agreed::work) {
-            *n_open.entry(work).or_default() += 1;
+        let asking = || {
+            let seats = self.seats.values().filter(|seat| seat.has_asked);
+            seats.filter_map(|seat| seat.agreed.as_deref())
+        };
+        let mut n_asking: HashMap<Work, u32> = HashMap::new();
+        for work in asking().filter_map(Agreed::work) {
+            *n_asking.entry(work).or_default() += 1;
         }
-        for agreed in open() {
-            let n = agreed.work().and_then(|work| n_open.get(&work));
+        for agreed in asking() {
+            let n = agreed.work().and_then(|work| n_asking.get(&work));
             agreed.equals.are(n.copied().unwrap_or(1));
         }
     }
