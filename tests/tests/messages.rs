@@ -263,7 +263,7 @@ fn what_inspect_would_not_do_is_refused() -> Result<()> {
         &["inspect", at, "--sheet", sheet],
         2,
         &format!(
-            "`--sheet` shows what a recipe makes, and `{at}` is none; give a recipe, and \
+            "`--sheet` shows what a recipe makes, and `{at}` is not one; give a recipe, and \
              `--data {at}`"
         ),
     )?;

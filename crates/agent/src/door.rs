@@ -406,6 +406,8 @@ impl<'a> Reception<'a> {
                     }
                 }
             };
+            // What workers are in the middle of may outlast the program's time to end.
+            listener.withdraw();
             // Nobody who has not said a word is waited for.
             for silent in connections.iter().filter(|it| !it.is_admitted()) {
                 silent.shut_down();

@@ -232,6 +232,20 @@ fn a_socket_file_is_replaced_when_abandoned_and_kept_when_in_use() {
 }
 
 #[test]
+fn a_place_that_is_withdrawn_belongs_to_whoever_takes_it_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent.sock");
+    let address = Address::Unix(path.clone());
+    let first = Listener::bind(&address, &key("")).unwrap();
+    first.withdraw();
+    assert!(!path.exists());
+    let _second = Listener::bind(&address, &key("")).unwrap();
+    first.withdraw();
+    drop(first);
+    assert!(path.exists(), "the first one took the second one's");
+}
+
+#[test]
 fn a_file_that_is_no_socket_stays() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("thesis.txt");

@@ -11,6 +11,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{Backlog, listen};
@@ -31,7 +32,7 @@ use crate::{CsdError, Serve};
 pub use crate::device::serving::Ended;
 pub use crate::socket::{Socket, have_spoken};
 
-/// A socket that hosts connect to. A Unix socket's file is removed when this is dropped.
+/// A socket that hosts connect to. A Unix socket's file is removed when this is dropped or withdrawn.
 #[derive(Debug)]
 pub struct Listener {
     address: Address,
@@ -41,8 +42,8 @@ pub struct Listener {
 #[derive(Debug)]
 enum Bound {
     Tcp(TcpListener),
-    /// With the file that goes with it, if it was made here.
-    Unix(UnixListener, Option<PathBuf>),
+    /// With the file that goes with it, if it was made here and is not removed yet.
+    Unix(UnixListener, Mutex<Option<PathBuf>>),
 }
 
 impl Listener {
@@ -74,7 +75,7 @@ impl Listener {
                 remove_abandoned(path);
                 let socket = UnixListener::bind(path).map_err(&failed)?;
                 socket.set_nonblocking(true).map_err(&failed)?;
-                let socket = Bound::Unix(socket, Some(path.clone()));
+                let socket = Bound::Unix(socket, Mutex::new(Some(path.clone())));
                 Ok(Self { address: address.clone(), socket })
             }
             Address::Spool(_)
@@ -111,7 +112,7 @@ impl Listener {
             Address::Unix(_) => {
                 let socket = UnixListener::from(socket);
                 socket.set_nonblocking(true).map_err(&failed)?;
-                let socket = Bound::Unix(socket, None);
+                let socket = Bound::Unix(socket, Mutex::default());
                 Ok(Self { address: address.clone(), socket })
             }
             Address::Spool(_)
@@ -127,6 +128,16 @@ impl Listener {
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Removes a Unix socket's file, once: whoever is connected stays so, and another listener may take
+    /// the place. A device that ends does this before it waits for anybody. Does not block.
+    pub fn withdraw(&self) {
+        if let Bound::Unix(_, path) = &self.socket
+            && let Some(path) = path.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            remove_socket(&path);
+        }
     }
 
     /// Waits up to `timeout` for a host.
@@ -164,9 +175,7 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Bound::Unix(_, Some(path)) = &self.socket {
-            remove_socket(path);
-        }
+        self.withdraw();
     }
 }
 
