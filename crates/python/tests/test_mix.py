@@ -77,7 +77,7 @@ def test_what_is_no_mix_is_refused(small: Path, other: Path) -> None:
         with pytest.raises(bothends.OptionsError):
             bothends.Mix(wrong)  # type: ignore[arg-type]
     for line, options in {
-        "no end of an epoch": {"stop": "last"},
+        "is not an end of an epoch": {"stop": "last"},
         "use merge, keep or offset": {"labels": "merged"},
     }.items():
         with pytest.raises(bothends.OptionsError, match=line):

@@ -136,7 +136,12 @@ def test_ctrl_c_ends_a_command_at_once(tmp_path: Path) -> None:
     events = tmp_path / "events"
     os.mkfifo(events)
     line = [installed("bothends"), "report", events, tmp_path / "report.html"]
-    with subprocess.Popen(line) as process:
+
+    def hear() -> None:
+        # Whoever runs the tests in the background of a script ignores it, and children inherit that.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(line, preexec_fn=hear) as process:
         with opened_by_a_reader(events):
             process.send_signal(signal.SIGINT)
             try:
