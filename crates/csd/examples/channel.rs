@@ -41,6 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let n_batches = args.next().map_or(Ok(200), |n| n.parse())?;
+    let only = args.next();
     let dir = tempfile::tempdir()?;
     let security = security(dir.path())?;
     let unix = format!("unix://{}/socket", dir.path().display());
@@ -50,9 +51,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         [&unix, "tcp://localhost:0", "tcp+noise://localhost:0", "tls://localhost:0"]
     {
         let address: Address = address.parse()?;
-        let [wall, device, host] = measure(&address, &security, n_batches)?;
         let kind = address.to_string();
         let kind = kind.split(':').next().unwrap_or_default().to_owned();
+        if only.as_ref().is_some_and(|only| *only != kind) {
+            continue;
+        }
+        let [wall, device, host] = measure(&address, &security, n_batches)?;
         println!("| {kind} | {wall:.2} | {device:.2} | {host:.2} |");
     }
     Ok(())

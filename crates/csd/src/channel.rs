@@ -18,6 +18,10 @@ use tls::Tls;
 
 use crate::socket::{Readiness, Socket, left_until};
 
+/// Read at most at a time. A batch is larger than a processor's own cache: whoever hashes what was read, piece
+/// by piece, need not fetch it from memory again.
+pub(crate) const READ_BYTES: usize = 128 << 10;
+
 /// A connected byte stream, protected or not.
 #[derive(Debug)]
 pub(crate) struct Channel {
@@ -57,10 +61,16 @@ impl Channel {
         }
     }
 
-    /// Reads what is there into `dst`; `None` when nothing is.
+    /// Reads what is there into `dst`, up to [`READ_BYTES`] or what is opened at a time; `None` when nothing is.
+    ///
+    /// A protected channel opens records straight into `dst` where they fit, and copies once more where they
+    /// do not: the longer `dst` is, the better.
     pub(crate) fn read_ready(&mut self, dst: &mut [u8]) -> io::Result<Option<usize>> {
         match &mut self.seal {
-            Seal::Plain => self.socket.read_ready(dst),
+            Seal::Plain => {
+                let most = dst.len().min(READ_BYTES);
+                self.socket.read_ready(&mut dst[..most])
+            }
             Seal::Noise(noise) => noise.read_ready(&mut self.socket, dst),
             Seal::Tls(tls) => tls.read_ready(&mut self.socket, dst),
         }
@@ -91,23 +101,6 @@ impl Channel {
             Seal::Noise(noise) => noise.flush(&mut self.socket),
             Seal::Tls(tls) => tls.flush(&mut self.socket),
         }
-    }
-
-    /// Fills `dst` as far as bytes come until `deadline`; how many did.
-    pub(crate) fn fill(
-        &mut self,
-        dst: &mut [u8],
-        deadline: Instant,
-    ) -> io::Result<usize> {
-        let mut n_read = 0;
-        while n_read < dst.len() {
-            match self.read_ready(&mut dst[n_read..])? {
-                Some(n) => n_read += n,
-                None if Instant::now() >= deadline => break,
-                None => drop(self.wait(Readiness::Read, left_until(deadline))?),
-            }
-        }
-        Ok(n_read)
     }
 
     /// Reads some bytes into `dst` as soon as there are any; 0 at `deadline`, or when nothing has come for

@@ -14,17 +14,13 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::CsdError;
 use crate::channel::security::{Reach, Security};
-use crate::channel::{Channel, noise, tls};
+use crate::channel::{Channel, READ_BYTES, noise, tls};
 use crate::host::remote::{Link, Remote, refusal};
 use crate::socket::{Readiness, Socket, left_until};
 use crate::words::address::Address;
 use crate::words::key::{self, Role};
 use crate::words::trust::Protection;
 use crate::words::wire::{HEADER_BYTES, Header, Message};
-
-/// A result is received and hashed in pieces of this size: a batch is larger than a
-/// processor's own cache, and a second walk over it would fetch it from memory again.
-const PIECE_BYTES: usize = 128 << 10;
 
 /// A device reached through a socket.
 pub type Stream = Remote<StreamLink>;
@@ -162,20 +158,21 @@ impl Link for StreamLink {
         deadline: Instant,
     ) -> Result<Result<u64, String>, CsdError> {
         let mut hash = Xxh3::new();
-        for piece in dst.chunks_mut(PIECE_BYTES) {
-            self.fill(piece, deadline)?;
-            hash.update(piece);
+        let mut n_read = 0;
+        while n_read < dst.len() {
+            let n_more = self.fill_some(&mut dst[n_read..], deadline)?;
+            hash.update(&dst[n_read..n_read + n_more]);
+            n_read += n_more;
         }
         Ok(Ok(hash.digest()))
     }
 
     fn drop_payload(&mut self, len: u64, deadline: Instant) -> Result<(), CsdError> {
         let mut left = len;
-        let mut scratch = vec![0; PIECE_BYTES];
+        let mut scratch = vec![0; READ_BYTES];
         while left > 0 {
-            let n_bytes = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
-            self.fill(&mut scratch[..n_bytes], deadline)?;
-            left -= n_bytes as u64;
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(READ_BYTES);
+            left -= self.fill_some(&mut scratch[..most], deadline)? as u64;
         }
         Ok(())
     }
@@ -234,25 +231,20 @@ impl StreamLink {
         refusal(self.receive(deadline).ok()??)
     }
 
-    /// Fills `dst` from the socket; a payload that stays away is a lost link, for nothing
+    /// Reads what comes next of a payload into `dst`; one that stays away is a lost link, for nothing
     /// can follow it.
-    fn fill(&mut self, dst: &mut [u8], deadline: Instant) -> Result<(), CsdError> {
-        let mut n_read = 0;
-        while n_read < dst.len() {
-            let rest = &mut dst[n_read..];
-            // From a device that must not fall silent every byte counts.
-            let next = match self.patience {
-                Some(patience) => self.channel.fill_some(rest, patience, deadline),
-                None => self.channel.fill(rest, deadline),
-            };
-            let n_more = next.map_err(CsdError::lost("read a result"))?;
-            if n_more == 0 || Instant::now() >= deadline && n_read + n_more < dst.len() {
-                let timed_out = io::ErrorKind::TimedOut.into();
-                return Err(CsdError::lost("read a result")(timed_out));
-            }
-            n_read += n_more;
+    fn fill_some(
+        &mut self,
+        dst: &mut [u8],
+        deadline: Instant,
+    ) -> Result<usize, CsdError> {
+        let lost = CsdError::lost("read a result");
+        // From a device that must not fall silent every byte counts.
+        let patience = self.patience.unwrap_or_else(|| left_until(deadline));
+        match self.channel.fill_some(dst, patience, deadline) {
+            Ok(0) => Err(lost(io::ErrorKind::TimedOut.into())),
+            read => read.map_err(lost),
         }
-        Ok(())
     }
 
     /// The address of this side, where it has one.
