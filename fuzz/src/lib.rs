@@ -33,7 +33,7 @@ use bothends_ops::jpeg::{
 use bothends_ops::kernels::Level;
 use bothends_ops::{Finish, Pipeline, Scratch};
 use bothends_report::{Recording, ReportInput, html, table, trace};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 pub use doors::capi;
 pub use peers::{keys, notice, remote, serving};
@@ -151,7 +151,7 @@ pub fn jpeg(bytes: &[u8]) {
     let (Ok(file), Ok(again)) = (Opened::new(bytes), Opened::new(bytes)) else { return };
     let size = file.size();
     // Some part of it, chosen by the bytes.
-    let choice = xxh3_64(bytes);
+    let choice = XxHash3_64::oneshot(bytes);
     let range = |len: u32, bits: u64| {
         let len = u64::from(len);
         let start = bits % len;
@@ -189,7 +189,7 @@ pub fn block_cache(bytes: &[u8]) {
     let Some(part) = bytes.get(range.start as usize..range.end as usize) else { return };
     // Checksums would keep nearly all inputs out: this one is made to fit.
     let mut header = *header;
-    header[24..32].copy_from_slice(&xxh3_64(part).to_le_bytes());
+    header[24..32].copy_from_slice(&XxHash3_64::oneshot(part).to_le_bytes());
     let Ok(directory) = block_cache::directory(&header, part, |_, _| true) else {
         return;
     };
@@ -290,7 +290,7 @@ pub fn row_groups(bytes: &[u8]) {
     let mut group = [&[0; 4], body].concat();
     let Some(lengths) = GroupLengths::new(&[group.len()]) else { return };
     group.resize(group.len().next_multiple_of(lengths.unit_bytes()), 0);
-    let check = xxh3_64(&group[4..]).to_le_bytes();
+    let check = XxHash3_64::oneshot(&group[4..]).to_le_bytes();
     group[..4].copy_from_slice(&check[..4]);
     let head = lengths.head(size, 0, row_lengths).expect("a small image");
     let profile = Profile::read(&profile).expect("just written");
@@ -367,7 +367,7 @@ pub fn rebuild(bytes: &[u8]) {
                 *byte = change[2];
             }
         }
-        let check = xxh3_64(&remainder[4..]).to_le_bytes();
+        let check = XxHash3_64::oneshot(&remainder[4..]).to_le_bytes();
         remainder[..4].copy_from_slice(&check[..4]);
         if put_together(level, &parts.coefficients, remainder, out).is_ok() {
             assert_eq!(out, file);

@@ -30,7 +30,7 @@ use bothends_csd::{
     PROTOCOL_VERSION, RecordDigest, Refused, Serve, Session, SessionId, Transport,
 };
 use bothends_slots::{HostSlot, Producer};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// Nothing here waits for anybody: all is said before it is heard, and then the end.
 const TIMEOUT: Duration = Duration::from_millis(200);
@@ -67,8 +67,8 @@ pub(crate) fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
     head[..4].copy_from_slice(b"BEND");
     head[4..8].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
     head[12..16].copy_from_slice(&u32::try_from(body.len()).ok()?.to_le_bytes());
-    head[40..48].copy_from_slice(&xxh3_64(body).to_le_bytes());
-    let check = xxh3_64(&head[..76]).to_le_bytes();
+    head[40..48].copy_from_slice(&XxHash3_64::oneshot(body).to_le_bytes());
+    let check = XxHash3_64::oneshot(&head[..76]).to_le_bytes();
     head[76..].copy_from_slice(&check[..4]);
     Some(sealed)
 }

@@ -163,7 +163,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("tokio-rustls", &["storage"]),
     ("wasmtime", &["firmware-sim"]),
     (
-        "xxhash-rust",
+        "twox-hash",
         &[
             "core",
             "dataset",
@@ -186,7 +186,7 @@ const GUESTS_IN_TESTS: &[(&str, &str, &str)] = &[
     ("capi", "samples", "makes images for C programs"),
     ("gpu-decode", "energy", "meters decoding for scripts/check-gpu"),
     ("gpu-decode", "serde_json", "writes the recipe of other sizes"),
-    ("gpu-decode", "xxhash-rust", "gives hostile row groups the right checksum"),
+    ("gpu-decode", "twox-hash", "gives hostile row groups the right checksum"),
     ("gpu", "ops", "compares what kernels make with what the host makes"),
     ("ops", "samples", "makes images to take apart"),
     ("preprocess", "samples", "makes images for batches"),

@@ -17,7 +17,7 @@ use bothends_csd::{Inquiry, RecordDigest, Session};
 use bothends_dataset::Table;
 use bothends_ops::{Pipeline, Room};
 use dashmap::DashMap;
-use xxhash_rust::xxh3::xxh3_128_with_seed;
+use twox_hash::XxHash3_128;
 
 use crate::store::{Seen, Store, Wanted};
 
@@ -126,7 +126,7 @@ impl Tables {
         // Two tables may have one hash: a hit is compared in full.
         let low_half = session.recipe_hash.to_le_bytes();
         let low_half = low_half.first_chunk().map_or(0, |half| u64::from_le_bytes(*half));
-        let hash = xxh3_128_with_seed(&session.manifest, low_half);
+        let hash = XxHash3_128::oneshot_with_seed(low_half, &session.manifest);
         let found = self.0.get(&hash).and_then(|entry| entry.value().upgrade());
         let found = found.filter(|known| known.is_of(session));
         let known = match found {

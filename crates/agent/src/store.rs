@@ -23,7 +23,7 @@ use bothends_csd::{Beneath, Links, is_of_machine, keeps_its_number, will_need};
 use bothends_dataset::FileMark;
 use bothends_side_index::{Beside, Cache, Place, SideIndex};
 use bothends_storage::{Location, Options, StorageError, is_url};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use self::opened::{OpenFile, Opened};
 pub use self::remote::{ObjectRoot, ObjectStore};
@@ -92,7 +92,7 @@ impl Identity {
             at.copy_from_slice(&word.to_le_bytes());
         }
         bytes[24..].copy_from_slice(&modified_ns.to_le_bytes());
-        xxh3_64(&bytes).max(1)
+        XxHash3_64::oneshot(&bytes).max(1)
     }
 }
 

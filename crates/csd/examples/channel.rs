@@ -28,7 +28,7 @@ use bothends_csd::{
 use bothends_slots::{HostSlot, Polled, Producer, Ring, RingConfig};
 use nix::time::{ClockId, clock_gettime};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// A batch of 64 images of 224 × 224 in f32: 38.5 MB.
 const BATCH: usize = 64;
@@ -162,7 +162,7 @@ impl Serve for Ready {
 
     fn submit(&mut self, job: Job, slot: HostSlot) -> Result<(), Box<Refused>> {
         // All slots hold the same.
-        self.checksum.get_or_insert_with(|| xxh3_64(&slot[..BATCH_BYTES]));
+        self.checksum.get_or_insert_with(|| XxHash3_64::oneshot(&slot[..BATCH_BYTES]));
         self.done.push_back((job.id, slot));
         Ok(())
     }

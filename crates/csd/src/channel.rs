@@ -6,6 +6,7 @@
 //! say so. `noise.rs` and `tls.rs` are the two protections, `security.rs` what they need.
 
 mod buffers;
+pub(crate) mod landing;
 pub(crate) mod noise;
 pub mod security;
 pub(crate) mod tls;
@@ -13,14 +14,11 @@ pub(crate) mod tls;
 use std::io;
 use std::time::{Duration, Instant};
 
+use landing::{Landing, Plain};
 use noise::Noise;
 use tls::Tls;
 
 use crate::socket::{Readiness, Socket, left_until};
-
-/// Read at most at a time. A batch is larger than a processor's own cache: whoever hashes what was read, piece
-/// by piece, need not fetch it from memory again.
-pub(crate) const READ_BYTES: usize = 128 << 10;
 
 /// A connected byte stream, protected or not.
 #[derive(Debug)]
@@ -61,18 +59,21 @@ impl Channel {
         }
     }
 
-    /// Reads what is there into `dst`, up to [`READ_BYTES`] or what is opened at a time; `None` when nothing is.
-    ///
-    /// A protected channel opens records straight into `dst` where they fit, and copies once more where they
-    /// do not: the longer `dst` is, the better.
+    /// Reads what is there into `dst`; `None` when nothing is.
     pub(crate) fn read_ready(&mut self, dst: &mut [u8]) -> io::Result<Option<usize>> {
+        self.land_ready(&mut Plain::new(dst))
+    }
+
+    /// Reads what is there to where it goes; `None` when nothing is.
+    fn land_ready(&mut self, to: &mut dyn Landing) -> io::Result<Option<usize>> {
         match &mut self.seal {
             Seal::Plain => {
-                let most = dst.len().min(READ_BYTES);
-                self.socket.read_ready(&mut dst[..most])
+                let read = self.socket.read_ready(to.room())?;
+                to.landed(read.unwrap_or(0));
+                Ok(read)
             }
-            Seal::Noise(noise) => noise.read_ready(&mut self.socket, dst),
-            Seal::Tls(tls) => tls.read_ready(&mut self.socket, dst),
+            Seal::Noise(noise) => noise.land_ready(&mut self.socket, to),
+            Seal::Tls(tls) => tls.land_ready(&mut self.socket, to),
         }
     }
 
@@ -103,11 +104,11 @@ impl Channel {
         }
     }
 
-    /// Reads some bytes into `dst` as soon as there are any; 0 at `deadline`, or when nothing has come for
-    /// `patience`. Parts of a record that cannot be opened yet count.
-    pub(crate) fn fill_some(
+    /// Reads some bytes to where they go as soon as there are any; 0 at `deadline`, or when nothing has come
+    /// for `patience`. Parts of a record that cannot be opened yet count.
+    pub(crate) fn land(
         &mut self,
-        dst: &mut [u8],
+        to: &mut dyn Landing,
         patience: Duration,
         deadline: Instant,
     ) -> io::Result<usize> {
@@ -116,7 +117,7 @@ impl Channel {
         loop {
             // What came in time counts, however late it is looked at.
             let now = Instant::now();
-            match self.read_ready(dst)? {
+            match self.land_ready(to)? {
                 Some(n) => return Ok(n),
                 None if n_sealed != self.n_sealed() && now < deadline => {
                     n_sealed = self.n_sealed();

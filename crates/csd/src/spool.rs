@@ -33,7 +33,7 @@ use bothends_io::{
     Direct, IoError, OpenFile, Reader, ReaderConfig, ReaderKind, open_reader,
     read_regular,
 };
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::CsdError;
 use crate::host::remote::{Link, Remote};
@@ -157,7 +157,7 @@ impl Link for SpoolLink {
             extent.ok_or(CsdError::Malformed { what: "a result without a file" })?;
         let read = self.read(&path, offset, dst);
         remove(&path);
-        Ok(read.map(|()| xxh3_64(dst)).map_err(|error| error.to_string()))
+        Ok(read.map(|()| XxHash3_64::oneshot(dst)).map_err(|error| error.to_string()))
     }
 
     fn drop_payload(&mut self, _len: u64, _deadline: Instant) -> Result<(), CsdError> {

@@ -28,7 +28,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use bothends_core::blocks::{Blocks, Head, Profile};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// Bytes of a segment's header.
 pub const HEADER_BYTES: usize = 64;
@@ -102,7 +102,7 @@ const CHECKSUM_BYTES: usize = 8;
 /// The head of a fetched record, which says whether its bytes are whole.
 #[must_use]
 pub fn checksum(record: &[u8]) -> [u8; CHECKSUM_BYTES] {
-    xxh3_64(record).to_le_bytes()
+    XxHash3_64::oneshot(record).to_le_bytes()
 }
 
 /// Whether a file of this name is a segment, of either kind.
@@ -120,7 +120,7 @@ pub fn stamp(len: u64, modified_ns: i128, changed_ns: i128) -> u64 {
     bytes[..8].copy_from_slice(&len.to_le_bytes());
     bytes[8..24].copy_from_slice(&modified_ns.to_le_bytes());
     bytes[24..].copy_from_slice(&changed_ns.to_le_bytes());
-    xxh3_64(&bytes)
+    XxHash3_64::oneshot(&bytes)
 }
 
 /// Why a segment is not read.
@@ -371,7 +371,7 @@ pub fn directory(
     if !seal.first_chunk().is_some_and(|seal| is_ours([head, bytes], seal)) {
         return Err(Unreadable("its seal, which is not ours"));
     }
-    if number(&header[24..]) != xxh3_64(bytes) {
+    if number(&header[24..]) != XxHash3_64::oneshot(bytes) {
         return Err(Unreadable("its directory"));
     }
     let (n_records, start) = (number(&header[8..]), number(&header[16..]));
@@ -440,7 +440,7 @@ pub fn header(
     header[..8].copy_from_slice(directory.kind.magic());
     header[8..16].copy_from_slice(&(directory.lines.len() as u64).to_le_bytes());
     header[16..24].copy_from_slice(&start.to_le_bytes());
-    header[24..32].copy_from_slice(&xxh3_64(encoded).to_le_bytes());
+    header[24..32].copy_from_slice(&XxHash3_64::oneshot(encoded).to_le_bytes());
     let seal = sign([&header[..HEADER_BYTES - SEAL_BYTES], encoded]);
     header[HEADER_BYTES - SEAL_BYTES..].copy_from_slice(&seal);
     header
@@ -459,7 +459,7 @@ mod tests {
     /// A seal, for whoever has no secret.
     fn sign(parts: [&[u8]; 2]) -> [u8; SEAL_BYTES] {
         let mut seal = [0; SEAL_BYTES];
-        let hash = parts.map(xxh3_64);
+        let hash = parts.map(XxHash3_64::oneshot);
         seal[..8].copy_from_slice(&hash[0].to_le_bytes());
         seal[24..].copy_from_slice(&hash[1].to_le_bytes());
         seal
@@ -540,7 +540,7 @@ mod tests {
             header[..8].copy_from_slice(Kind::Blocks.magic());
             header[8..16].copy_from_slice(&n_records.to_le_bytes());
             header[16..24].copy_from_slice(&200_u64.to_le_bytes());
-            header[24..32].copy_from_slice(&xxh3_64(&bytes).to_le_bytes());
+            header[24..32].copy_from_slice(&XxHash3_64::oneshot(&bytes).to_le_bytes());
             let found = directory(&header, &bytes, |_, _| true);
             if let Ok(found) = found {
                 (0..found.lines().len()).for_each(|n| assert!(found.outline(n).is_some()));

@@ -21,7 +21,8 @@
 //!     key, stamp, content, offset: u64 each; length, check (XXH3-64 of its bytes): u32 each
 //! ```
 
-use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+use std::hash::Hasher as _;
+use twox_hash::XxHash3_64;
 
 /// Bytes of a segment's header.
 pub const HEADER_BYTES: usize = 64;
@@ -56,14 +57,14 @@ const MAGIC: &[u8; 8] = b"BEINDEX2";
 /// offset and length.
 #[must_use]
 pub fn key([folder, name]: [&str; 2], offset: u64, len: u32) -> u64 {
-    let mut hash = Xxh3Default::new();
-    hash.update(&offset.to_le_bytes());
-    hash.update(&len.to_le_bytes());
-    hash.update(folder.as_bytes());
+    let mut hash = XxHash3_64::new();
+    hash.write(&offset.to_le_bytes());
+    hash.write(&len.to_le_bytes());
+    hash.write(folder.as_bytes());
     // No path has a zero in it.
-    hash.update(&[0]);
-    hash.update(name.as_bytes());
-    hash.digest()
+    hash.write(&[0]);
+    hash.write(name.as_bytes());
+    hash.finish()
 }
 
 /// A file's length in bytes and time of its last change in nanoseconds since 1970, in one
@@ -73,13 +74,13 @@ pub fn stamp(len: u64, modified_ns: i128) -> u64 {
     let mut bytes = [0; 24];
     bytes[..8].copy_from_slice(&len.to_le_bytes());
     bytes[8..].copy_from_slice(&modified_ns.to_le_bytes());
-    xxh3_64(&bytes)
+    XxHash3_64::oneshot(&bytes)
 }
 
 /// The hash of a record's bytes.
 #[must_use]
 pub fn content(bytes: &[u8]) -> u64 {
-    xxh3_64(bytes)
+    XxHash3_64::oneshot(bytes)
 }
 
 /// One note's line in the directory.
@@ -144,7 +145,7 @@ impl Line {
 }
 
 fn check(note: &[u8]) -> u32 {
-    low(xxh3_64(note))
+    low(XxHash3_64::oneshot(note))
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the low half is what is asked for")]
@@ -195,7 +196,7 @@ pub fn directory(
     if !seal.first_chunk().is_some_and(|seal| is_ours([head, bytes], seal)) {
         return Err(Unreadable("its seal, which is not ours"));
     }
-    if number(&header[24..]) != xxh3_64(bytes) {
+    if number(&header[24..]) != XxHash3_64::oneshot(bytes) {
         return Err(Unreadable("its directory"));
     }
     let (lines, rest) = bytes.as_chunks();
@@ -232,7 +233,7 @@ pub fn seal(
     header[..8].copy_from_slice(MAGIC);
     header[8..16].copy_from_slice(&(lines.len() as u64).to_le_bytes());
     header[16..24].copy_from_slice(&start.to_le_bytes());
-    header[24..32].copy_from_slice(&xxh3_64(&directory).to_le_bytes());
+    header[24..32].copy_from_slice(&XxHash3_64::oneshot(&directory).to_le_bytes());
     let seal = sign([&header[..HEADER_BYTES - SEAL_BYTES], &directory]);
     header[HEADER_BYTES - SEAL_BYTES..].copy_from_slice(&seal);
     (directory, header)
@@ -253,7 +254,7 @@ mod tests {
     /// A seal, for whoever has no secret.
     fn sign(parts: [&[u8]; 2]) -> [u8; SEAL_BYTES] {
         let mut seal = [0; SEAL_BYTES];
-        let hash = parts.map(xxh3_64);
+        let hash = parts.map(XxHash3_64::oneshot);
         seal[..8].copy_from_slice(&hash[0].to_le_bytes());
         seal[24..].copy_from_slice(&hash[1].to_le_bytes());
         seal

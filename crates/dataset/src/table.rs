@@ -19,7 +19,7 @@ use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::ids::{Label, SampleId};
 use bothends_core::recipe::RecordShape;
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record, RowGroups};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::error::DatasetError;
 use crate::{path, side_index};
@@ -194,7 +194,7 @@ impl Table {
             }
             (Some(_), None) | (None, _) => {
                 let known = self.checksum(sample);
-                if known.is_some_and(|known| known != xxh3_64(bytes)) {
+                if known.is_some_and(|known| known != XxHash3_64::oneshot(bytes)) {
                     return Err(WrongChecksum);
                 }
             }

@@ -17,7 +17,7 @@ use bothends_dataset::store::{
 use bothends_dataset::{DatasetError, Format, Storage, Table, find};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// A folder next to the tests.
 fn folder(path: &str) -> PathBuf {
@@ -49,7 +49,7 @@ fn has_its_checksum(storage: &MemoryStorage, table: &Table, sample: u64) -> bool
     let extent = table.extent(SampleId(sample));
     let mut bytes = vec![0; extent.len as usize];
     storage.read(&table.file_path(extent.file), extent.offset, &mut bytes).unwrap();
-    table.checksum(SampleId(sample)) == Some(xxh3_64(&bytes))
+    table.checksum(SampleId(sample)) == Some(XxHash3_64::oneshot(&bytes))
 }
 
 #[test]

@@ -296,7 +296,7 @@ fn a_note_describes_its_file() {
             let from = note.point(row * per_row).unwrap();
             let to = note.point((row + rows).min(n_rows) * per_row).unwrap();
             let end = to.byte + usize::from(to.is_within);
-            let sum = xxhash_rust::xxh3::xxh3_64(&bytes[data_at..][from.byte..end]);
+            let sum = twox_hash::XxHash3_64::oneshot(&bytes[data_at..][from.byte..end]);
             assert_eq!(
                 note.check(row).map(u64::from),
                 Some(sum & 0xffff_ffff),

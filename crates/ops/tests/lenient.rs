@@ -16,7 +16,7 @@ use bothends_ops::jpeg::{Chroma, Decoder, EntryPoints, Opened, Packer, Region};
 use bothends_ops::kernels::Level;
 use bothends_ops::{Pipeline, Scratch};
 use serde::Deserialize;
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// Width, height and digest of the RGB bytes.
 type Pixels = Option<(u32, u32, String)>;
@@ -45,7 +45,7 @@ fn decoded(bytes: &[u8], truncated: Truncated, level: Level) -> (Pixels, bool) {
     let mut image = Image::default();
     let outcome = decoder.decode(Record::new(bytes, Encoding::Image), &mut image);
     let Size { height, width } = image.size();
-    let digest = format!("{:016x}", xxh3_64(image.pixels()));
+    let digest = format!("{:016x}", XxHash3_64::oneshot(image.pixels()));
     (outcome.ok().map(|()| (width, height, digest)), decoder.damage().is_some())
 }
 

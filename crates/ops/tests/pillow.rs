@@ -15,7 +15,7 @@ use bothends_ops::decode::ImageDecoder;
 use bothends_ops::image::Image;
 use bothends_ops::kernels::Level;
 use bothends_ops::{Pipeline, Scratch};
-use xxhash_rust::xxh3::xxh3_128;
+use twox_hash::XxHash3_128;
 
 const RECIPE: &str = r#"{
     "version": 1, "name": "whole", "numerics": "exact",
@@ -51,7 +51,7 @@ fn said(decoder: &mut ImageDecoder, image: &mut Image, bytes: &[u8]) -> String {
     match decoder.decode(Record::new(bytes, Encoding::Image), image) {
         Err(_) => "refused".to_owned(),
         Ok(_) => {
-            let (size, digest) = (image.size(), xxh3_128(image.pixels()));
+            let (size, digest) = (image.size(), XxHash3_128::oneshot(image.pixels()));
             format!("{}\t{}\t{digest:032x}", size.width, size.height)
         }
     }

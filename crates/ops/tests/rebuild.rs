@@ -17,7 +17,7 @@ use bothends_samples::{GenerateConfig, generate};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 fn fixtures() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/ops");
@@ -241,7 +241,7 @@ fn a_wrong_remainder_is_refused_in_words() {
 
 /// Writes the checksum that a remainder begins with.
 fn seal(remainder: &mut [u8]) {
-    let check = xxh3_64(&remainder[4..]).to_le_bytes();
+    let check = XxHash3_64::oneshot(&remainder[4..]).to_le_bytes();
     remainder[..4].copy_from_slice(&check[..4]);
 }
 

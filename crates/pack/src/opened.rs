@@ -10,7 +10,7 @@ use bothends_dataset::store::{
     Index, Line, Manifest, RecordKind, Sealed, read_index, read_manifest,
 };
 use bothends_io::{Folder, open_regular};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::PackError;
 
@@ -123,7 +123,11 @@ pub(crate) fn read_stored(
     check_extent(shard, line)?;
     stored.resize(line.len as usize, 0);
     shard.read_exact_at(stored, line.offset()).map_err(|error| unread(&error))?;
-    if xxh3_64(stored) == line.checksum { Ok(()) } else { Err(OTHER_CHECKSUM.to_owned()) }
+    if XxHash3_64::oneshot(stored) == line.checksum {
+        Ok(())
+    } else {
+        Err(OTHER_CHECKSUM.to_owned())
+    }
 }
 
 /// The size of a store.

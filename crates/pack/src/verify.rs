@@ -15,7 +15,7 @@ use bothends_dataset::store::{
     read_manifest, read_sealed,
 };
 use bothends_io::{Folder, open_regular};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::opened::{OTHER_CHECKSUM, check_extent, is_store, unread};
 use crate::shard::ZEROS;
@@ -180,7 +180,7 @@ fn record(file: &File, line: &Line, bytes: &mut Vec<u8>) -> Result<(), String> {
     bytes.resize(len.next_multiple_of(ZEROS.len()), 0);
     file.read_exact_at(bytes, line.offset()).map_err(|error| unread(&error))?;
     let (stored, filling) = bytes.split_at(len);
-    if xxh3_64(stored) != line.checksum {
+    if XxHash3_64::oneshot(stored) != line.checksum {
         return Err(OTHER_CHECKSUM.to_owned());
     }
     if filling.iter().any(|&byte| byte != 0) {

@@ -10,6 +10,7 @@
 
 mod prepared;
 
+use std::hash::Hasher as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bothends_core::blocks::{Blocks, Head as BlocksHead, Profile};
@@ -20,7 +21,7 @@ use bothends_nvme::preprocess::{
     Groups, Head, Item, Made, Outcome, Parameters, Part, Results,
 };
 use bothends_ops::{DecodeRoom, OpsError, PixelLimit, Room, SampleFault, Scratch};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use twox_hash::XxHash3_64;
 
 use prepared::Prepared;
 
@@ -138,7 +139,7 @@ pub fn run_while(
         return Err(Status::INVALID_FIELD);
     }
     bench.prepare(&head, table)?;
-    let (mut sum, mut hash) = (Results::default(), Xxh3::new());
+    let (mut sum, mut hash) = (Results::default(), XxHash3_64::new());
     let mut all = Vec::with_capacity(items.len());
     for item in &items {
         check()?;
@@ -146,14 +147,14 @@ pub fn run_while(
         let made = match (out.of_mut(results), item.record.of(records)) {
             (Some(out), Some(record)) => {
                 let made = bench.attempt(&head, table, (item, record), out);
-                hash.update(out);
+                hash.write(out);
                 sum.coded_bytes += u64::from(item.record.bytes);
                 sum.pixels = sum.pixels.saturating_add(decoded(&made));
                 made
             }
             (Some(out), None) => {
                 out.fill(0);
-                hash.update(out);
+                hash.write(out);
                 Made { outcome: Outcome::Wrong, pixels: 0 }
             }
             (None, _) => Made { outcome: Outcome::Wrong, pixels: 0 },
@@ -161,7 +162,7 @@ pub fn run_while(
         sum.n_failed += u32::from(!made.outcome.is_made());
         all.push(made);
     }
-    (sum.n_items, sum.checksum) = (head.n_items, hash.digest());
+    (sum.n_items, sum.checksum) = (head.n_items, hash.finish());
     answer(&head, &sum, &all, results).ok_or(Status::INVALID_FIELD)?;
     Ok(Done { n_items: sum.n_items, coded_bytes: sum.coded_bytes, pixels: sum.pixels })
 }
@@ -235,7 +236,7 @@ impl Bench {
     ) -> Result<Made, (Outcome, u64)> {
         let wrong = (Outcome::Wrong, 0);
         let Some(prepared) = &self.prepared else { return Err((Outcome::Broke, 0)) };
-        if item.checksum.is_some_and(|known| known != xxh3_64(bytes)) {
+        if item.checksum.is_some_and(|known| known != XxHash3_64::oneshot(bytes)) {
             return Err((Outcome::Bad, 0));
         }
         let mut record = Record::new(bytes, prepared::encoding(head.kind));

@@ -11,7 +11,7 @@ use bothends_nvme::preprocess::{
 use bothends_ops::{Pipeline, Scratch};
 use bothends_preprocess::{Bench, Ranges, Shared, reach, run, run_while};
 use bothends_samples::{GenerateConfig, generate};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 const SEED: u64 = 77;
 const EPOCH: u32 = 3;
@@ -56,7 +56,7 @@ impl Batch {
                 sample: u64::from(n) + 10,
                 record: Part { at, bytes },
                 out_at: samples_at + n * sample_bytes,
-                checksum: Some(xxh3_64(image)),
+                checksum: Some(XxHash3_64::oneshot(image)),
                 groups: None,
             });
         }
@@ -129,7 +129,7 @@ fn a_batch_is_what_the_host_makes() {
     }
     let sum = Results::read(&results[16..]).unwrap();
     assert_eq!((sum.n_items, sum.n_failed), (5, 0));
-    assert_eq!(sum.checksum, xxh3_64(&results[4096..]));
+    assert_eq!(sum.checksum, XxHash3_64::oneshot(&results[4096..]));
     let coded: usize = images.iter().map(Vec::len).sum();
     assert_eq!(sum.coded_bytes, coded as u64);
 }
@@ -187,7 +187,7 @@ fn a_bad_item_costs_its_own_sample() {
         assert!(batch.sample(&results, n) == batch.sample(&whole, n), "sample {n}");
     }
     let sum = Results::read(&results[16..]).unwrap();
-    assert_eq!(sum.checksum, xxh3_64(&results[4096..]));
+    assert_eq!(sum.checksum, XxHash3_64::oneshot(&results[4096..]));
     // A place beyond the range is nobody's to write, and no other item's loss.
     batch.items[0].out_at = u32::MAX - 5;
     let results = batch.run().unwrap();

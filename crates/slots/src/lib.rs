@@ -6,7 +6,8 @@
 //! accessible to the host.
 //!
 //! This crate does not choose what is made, does not decode, and starts no thread. Read `ring.rs` first,
-//! then `memory.rs` and `slot.rs` (with `heap.rs`, the only unsafe code here), then `produce.rs`.
+//! then `memory.rs` and `slot.rs` (with `heap.rs` and `streaming.rs`, the only unsafe code here), then
+//! `produce.rs`.
 //! `conformance` has what every kind of memory, every ring and every producer must guarantee.
 
 mod available;
@@ -17,6 +18,7 @@ mod pool;
 mod produce;
 mod ring;
 mod slot;
+mod streaming;
 
 pub use available::available_bytes;
 pub use heap::Heap;
@@ -26,6 +28,7 @@ pub use produce::{
 };
 pub use ring::{Ring, RingConfig};
 pub use slot::{HostSlot, Joiner, Part, Slot};
+pub use streaming::copy_past_caches;
 
 /// Why there is no memory for slots.
 #[derive(Debug, thiserror::Error)]

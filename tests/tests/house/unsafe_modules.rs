@@ -95,6 +95,7 @@ pub(crate) const UNSAFE_MODULES: &[(&str, &str)] = &[
     ),
     ("crates/slots/src/memory.rs", "takes memory of others at their word"),
     ("crates/slots/src/slot.rs", "splits a slot's memory among the workers that fill it"),
+    ("crates/slots/src/streaming.rs", "stores past the caches, by address"),
     (
         "crates/energy/src/meters/perf/event.rs",
         "calls perf_event_open, and owns the descriptor that it gives",

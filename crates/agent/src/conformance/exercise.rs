@@ -13,7 +13,7 @@ use bothends_csd::{RecordDigest, Session};
 use bothends_dataset::TableBuilder;
 use bothends_ops::{Pipeline, Scratch};
 use bothends_slots::{Job, JobId};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// The images: two kinds of JPEG, one PNG, and one file that is no image.
 const IMAGES: [(&str, &[u8]); 5] = [
@@ -159,7 +159,9 @@ impl Exercise {
             table.sample(Extent { file, offset: item.offset, len }, 0);
         }
         if self.kind != Kind::Images {
-            let sum = |item: &Item| xxh3_64(&item.bytes) ^ u64::from(item.is_broken);
+            let sum = |item: &Item| {
+                XxHash3_64::oneshot(&item.bytes) ^ u64::from(item.is_broken)
+            };
             table.checksums(self.items.iter().map(sum).collect());
         }
         table.build().expect("it is well formed").encode()
@@ -353,7 +355,8 @@ fn container(path: &str, record_bytes: usize, salt: u64) -> Vec<Item> {
     let item = |idx: u64| {
         let word = |at: usize| {
             let [byte, ..] =
-                xxh3_64(&(at as u64 + salt + (idx << 32)).to_le_bytes()).to_le_bytes();
+                XxHash3_64::oneshot(&(at as u64 + salt + (idx << 32)).to_le_bytes())
+                    .to_le_bytes();
             byte
         };
         Item {

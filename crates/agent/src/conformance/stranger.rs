@@ -16,7 +16,7 @@ use bothends_csd::{
     SessionId, connect,
 };
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use super::exercise::{Exercise, MAX_BATCH};
 use super::fault::{Checked, Fault, broken, ensure, not_applicable};
@@ -342,7 +342,7 @@ fn header_with_body(message: &Message, body_bytes: u32) -> Vec<u8> {
 /// With the check that its header has now.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let at = HEADER_BYTES - 4;
-    let check = xxh3_64(&bytes[..at]).to_le_bytes();
+    let check = XxHash3_64::oneshot(&bytes[..at]).to_le_bytes();
     bytes[at..HEADER_BYTES].copy_from_slice(&check[..4]);
     bytes
 }

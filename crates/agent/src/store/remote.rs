@@ -18,7 +18,7 @@ use bothends_storage::{
     self as storage, Bytes, Fetch, Location, Objects, Options, Pending, SharedFetcher,
     StorageError, is_url, without_secrets,
 };
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use super::{DataRoot, Identity, Store, StoreError, Wanted};
 
@@ -303,7 +303,7 @@ fn of_mark(mark: &FileMark) -> storage::Identity {
 fn of_store(identity: &storage::Identity) -> Identity {
     let storage::Identity { len, modified, etag } = identity;
     let mark = match (etag, modified) {
-        (Some(etag), _) => i128::from(xxh3_64(etag.as_bytes())),
+        (Some(etag), _) => i128::from(XxHash3_64::oneshot(etag.as_bytes())),
         (None, Some(modified)) => i128::try_from(modified.as_nanos()).unwrap_or(0),
         (None, None) => 0,
     };

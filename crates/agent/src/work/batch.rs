@@ -5,12 +5,13 @@
 //! other workers go on. There is no second pass over the batch, and nobody waits here. Which
 //! rows are made, and when, is up to `line.rs`.
 
+use std::hash::Hasher as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_csd::{Job, JobId, Product};
 use bothends_slots::{HostSlot, Joiner, Part};
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::XxHash3_64;
 
 use super::{Attempt, Fault, Origin};
 use crate::costs::SampleWork;
@@ -57,7 +58,7 @@ struct Progress {
 }
 
 #[derive(Default)]
-struct Hash(Xxh3);
+struct Hash(XxHash3_64);
 
 impl std::fmt::Debug for Hash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -105,7 +106,7 @@ impl Batch {
         progress.is_hashing = true;
         while let Some((part, attempt)) = progress.next_made() {
             drop(progress);
-            self.hash.lock().unwrap_or_else(PoisonError::into_inner).0.update(&part);
+            self.hash.lock().unwrap_or_else(PoisonError::into_inner).0.write(&part);
             drop(part);
             progress = self.progress();
             progress.attempts.push(attempt);
@@ -133,7 +134,7 @@ impl Batch {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .0
-                    .digest(),
+                    .finish(),
                 bad: rows(|attempt| attempt.fault.is_some()),
                 damaged: rows(|attempt| attempt.is_damaged),
             }

@@ -13,10 +13,11 @@
 //! It decides and stores, and makes nothing. A copy is checked before it is handed out (`Made::copy_to`).
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hasher as _;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bothends_core::sample::FileIdx;
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::XxHash3_64;
 
 use crate::session::{RowKey, Work};
 use crate::store::Identity;
@@ -129,13 +130,13 @@ impl Original<'_> {
             place.copy_from_slice(self.bytes);
             return Some(());
         };
-        let mut hash = Xxh3::new();
+        let mut hash = XxHash3_64::new();
         for (to, from) in place.chunks_mut(PART_BYTES).zip(self.bytes.chunks(PART_BYTES))
         {
             to.copy_from_slice(from);
-            hash.update(to);
+            hash.write(to);
         }
-        (hash.digest() == checksum).then_some(())
+        (hash.finish() == checksum).then_some(())
     }
 
     /// What it takes where it is kept.
@@ -148,12 +149,12 @@ impl Made {
     /// A copy of its own, to be kept.
     fn of(original: Original<'_>) -> Self {
         let Original { bytes: made, source, is_damaged, .. } = original;
-        let (mut bytes, mut hash) = (Vec::with_capacity(made.len()), Xxh3::new());
+        let (mut bytes, mut hash) = (Vec::with_capacity(made.len()), XxHash3_64::new());
         for part in made.chunks(PART_BYTES) {
             bytes.extend_from_slice(part);
-            hash.update(part);
+            hash.write(part);
         }
-        let (bytes, checksum) = (bytes.into_boxed_slice(), hash.digest());
+        let (bytes, checksum) = (bytes.into_boxed_slice(), hash.finish());
         Self { bytes, checksum, source, is_damaged }
     }
 

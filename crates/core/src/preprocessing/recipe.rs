@@ -197,7 +197,7 @@ impl Recipe {
     /// XXH3-128 of [`Self::to_json`]: host and device compare it before they work together.
     #[must_use]
     pub fn hash(&self) -> u128 {
-        xxhash_rust::xxh3::xxh3_128(self.to_json().as_bytes())
+        twox_hash::XxHash3_128::oneshot(self.to_json().as_bytes())
     }
 
     /// The recipe's name.

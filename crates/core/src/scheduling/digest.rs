@@ -12,7 +12,7 @@ mod xxh3;
 use std::fmt;
 use std::str::FromStr;
 
-use xxhash_rust::xxh3::Xxh3Default;
+use twox_hash::XxHash3_128;
 
 use crate::ids::{Label, SampleId};
 use xxh3::{LongInput, STRIPE_BYTES};
@@ -38,11 +38,11 @@ pub fn sample_digest(id: SampleId, label: Label, bytes: &[u8]) -> u128 {
 /// The digest of one sample, whose bytes are these parts together.
 #[must_use]
 pub fn sample_digest_of(id: SampleId, label: Label, parts: &[&[u8]]) -> u128 {
-    let mut hash = Xxh3Default::new();
-    hash.update(&id.0.to_le_bytes());
-    hash.update(&label.0.to_le_bytes());
-    parts.iter().for_each(|part| hash.update(part));
-    hash.digest128()
+    let mut hash = XxHash3_128::new();
+    hash.write(&id.0.to_le_bytes());
+    hash.write(&label.0.to_le_bytes());
+    parts.iter().for_each(|part| hash.write(part));
+    hash.finish_128()
 }
 
 /// The wrapping sum of the sample digests: equal for equal content in any order.
@@ -148,7 +148,7 @@ impl StreamDigest {
     #[must_use]
     pub fn digest(&self) -> u128 {
         if self.long.is_untouched() {
-            return xxhash_rust::xxh3::xxh3_128(&self.buffer[..self.n_buffered]);
+            return XxHash3_128::oneshot(&self.buffer[..self.n_buffered]);
         }
         let mut rest = self.clone();
         rest.consume_buffered(whole_stripes(rest.n_buffered));
@@ -255,7 +255,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use xxhash_rust::xxh3::xxh3_128;
+    use twox_hash::XxHash3_128;
 
     fn pattern(n: usize) -> Vec<u8> {
         (0..n).map(|i| (i.wrapping_mul(0x9E37_79B1) >> 13).to_le_bytes()[0]).collect()
@@ -274,7 +274,7 @@ mod tests {
         let bytes = pattern(2_100);
         for n in 0..bytes.len() {
             let digest = digest_of(&[&bytes[..n]]);
-            assert_eq!(digest.digest(), xxh3_128(&bytes[..n]), "{n} bytes");
+            assert_eq!(digest.digest(), XxHash3_128::oneshot(&bytes[..n]), "{n} bytes");
             let restored = StreamDigest::restore(&digest.save()).unwrap();
             assert_eq!(restored.digest(), digest.digest(), "{n} bytes, restored");
             assert_eq!(restored.save(), digest.save(), "{n} bytes, saved again");
@@ -288,7 +288,7 @@ mod tests {
         let mut digest = StreamDigest::new();
         for (i, byte) in bytes.iter().enumerate() {
             digest.update(std::slice::from_ref(byte));
-            assert_eq!(digest.digest(), xxh3_128(&bytes[..=i]));
+            assert_eq!(digest.digest(), XxHash3_128::oneshot(&bytes[..=i]));
         }
     }
 
@@ -299,12 +299,12 @@ mod tests {
         bytes.extend(pattern(300));
         assert_eq!(
             sample_digest(SampleId(5), Label(-1), &pattern(300)),
-            xxh3_128(&bytes)
+            XxHash3_128::oneshot(&bytes)
         );
         let mut stream = StreamDigest::new();
         stream.add(SampleId(5), Label(-1), &pattern(300));
-        assert_eq!(stream.digest(), xxh3_128(&bytes));
-        assert_eq!(stream.to_string(), format!("{:032x}", xxh3_128(&bytes)));
+        assert_eq!(stream.digest(), XxHash3_128::oneshot(&bytes));
+        assert_eq!(stream.to_string(), format!("{:032x}", XxHash3_128::oneshot(&bytes)));
     }
 
     /// Digests computed by Python's `xxhash` from the definition in `docs/numbers.md`.
@@ -381,10 +381,10 @@ mod tests {
                     prop_assert!(text.len() <= 500);
                     digest = StreamDigest::restore(&text).unwrap();
                 }
-                prop_assert_eq!(digest.digest(), xxh3_128(&bytes[..at]));
+                prop_assert_eq!(digest.digest(), XxHash3_128::oneshot(&bytes[..at]));
             }
             digest.update(&bytes[from..]);
-            prop_assert_eq!(digest.digest(), xxh3_128(&bytes));
+            prop_assert_eq!(digest.digest(), XxHash3_128::oneshot(&bytes));
         }
 
         #[test]

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use xxhash_rust::xxh3::xxh3_128;
+use twox_hash::XxHash3_128;
 
 use crate::ids::{BatchIdx, SampleId};
 
@@ -137,7 +137,7 @@ impl Order {
         let n_batches =
             u32::try_from(ends.len()).map_err(|_| OrderError::TooManyBatches)?;
         let words = ids.iter().chain(&ends).flat_map(|word| word.to_le_bytes());
-        let digest = xxh3_128(&words.collect::<Vec<u8>>());
+        let digest = XxHash3_128::oneshot(&words.collect::<Vec<u8>>());
         let mark = OrderMark { digest, rank, world, n_batches };
         Ok(Self { ids, ends, longest, mark })
     }

@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::ids::{BatchIdx, EpochIdx, SampleId};
 use crate::order::Order;
@@ -114,7 +114,7 @@ impl PlanConfig {
 }
 
 fn fingerprint_of(text: &str) -> u32 {
-    let [a, b, c, d, ..] = xxh3_64(text.as_bytes()).to_be_bytes();
+    let [a, b, c, d, ..] = XxHash3_64::oneshot(text.as_bytes()).to_be_bytes();
     u32::from_be_bytes([a, b, c, d])
 }
 

@@ -9,7 +9,7 @@
 //! state as a dictionary writes it in this form again.
 
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::digest::{ContentDigest, StreamDigest};
 use crate::ids::EpochIdx;
@@ -325,7 +325,7 @@ impl Raw {
 
     /// Of a form that has none yet.
     fn checksum(&self) -> String {
-        format!("{:016x}", xxh3_64(self.text().as_bytes()))
+        format!("{:016x}", XxHash3_64::oneshot(self.text().as_bytes()))
     }
 
     /// Whether this is what `text` says, and nothing has changed it.

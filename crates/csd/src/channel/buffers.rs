@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Instant;
 
+use super::landing::Landing;
 use crate::CsdError;
 use crate::socket::{Readiness, Socket, left_until};
 
@@ -180,10 +181,9 @@ impl Opened {
         self.end = end;
     }
 
-    /// Moves as much as there is, or as fits, to `dst`.
-    pub(super) fn take(&mut self, dst: &mut [u8]) -> usize {
-        let n = dst.len().min(self.end - self.start);
-        dst[..n].copy_from_slice(&self.bytes[self.start..self.start + n]);
+    /// Moves as much as there is, or as fits.
+    pub(super) fn land(&mut self, to: &mut dyn Landing) -> usize {
+        let n = to.take(&self.bytes[self.start..self.end]);
         self.start += n;
         n
     }

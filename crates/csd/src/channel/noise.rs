@@ -16,6 +16,7 @@ use snow::params::NoiseParams;
 use snow::{Builder, HandshakeState, TransportState};
 
 use super::buffers::{Intake, Opened, Outgoing, failed_since};
+use super::landing::Landing;
 use crate::CsdError;
 use crate::socket::Socket;
 use crate::words::admission::MAX_NOISE_HANDSHAKE_BYTES;
@@ -258,23 +259,19 @@ impl Noise {
         Ok(Some(plain.len()))
     }
 
-    pub(super) fn read_ready(
+    pub(super) fn land_ready(
         &mut self,
         socket: &mut Socket,
-        dst: &mut [u8],
+        to: &mut dyn Landing,
     ) -> io::Result<Option<usize>> {
         loop {
-            if !self.opened.is_empty() || dst.is_empty() {
-                return Ok(Some(self.opened.take(dst)));
+            if !self.opened.is_empty() || to.room().is_empty() {
+                return Ok(Some(self.opened.land(to)));
             }
-            let Some(len) = self.record() else {
-                match self.intake.read_from(socket)? {
-                    Some(_) => continue,
-                    None => return Ok(None),
-                }
-            };
-            if let Some(n) = self.open(len, dst)? {
-                return Ok(Some(n));
+            match self.record() {
+                Some(len) => self.open(len)?,
+                None if self.intake.read_from(socket)?.is_none() => return Ok(None),
+                None => {}
             }
         }
     }
@@ -286,16 +283,14 @@ impl Noise {
         (rest.len() >= len).then_some(len)
     }
 
-    /// Opens the first record: into `dst` where all of it fits, tag included, else to be read.
-    fn open(&mut self, len: usize, dst: &mut [u8]) -> io::Result<Option<usize>> {
+    /// Opens the first record, while nothing else is open.
+    fn open(&mut self, len: usize) -> io::Result<()> {
         let end = LENGTH_BYTES + len;
         let record = &self.intake.unread()[LENGTH_BYTES..end];
-        let fits = dst.len() >= len;
-        let into = if fits { dst } else { self.opened.room(len) };
         // An empty record says nothing, and there would be no end of them.
         let opened = match self.is_broken || len <= TAG_BYTES {
             true => None,
-            false => self.state.read_message(record, into).ok(),
+            false => self.state.read_message(record, self.opened.room(len)).ok(),
         };
         let Some(n) = opened else {
             self.is_broken = true;
@@ -303,10 +298,7 @@ impl Noise {
             return Err(io::Error::other(CsdError::Malformed { what }));
         };
         self.intake.take(end);
-        if fits {
-            return Ok(Some(n));
-        }
         self.opened.opened(n);
-        Ok(None)
+        Ok(())
     }
 }

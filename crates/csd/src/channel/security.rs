@@ -12,7 +12,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
-use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite};
+use rustls::{
+    CipherSuite, ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite,
+};
 
 use crate::CsdError;
 use crate::socket::Socket;

@@ -16,6 +16,7 @@ use rustls::unbuffered::{
 };
 
 use super::buffers::{Intake, Opened, Outgoing, failed_since};
+use super::landing::Landing;
 use super::security::TlsConfigs;
 use crate::CsdError;
 use crate::socket::{Socket, closed};
@@ -428,24 +429,23 @@ impl Tls {
         Ok(Some(piece.len()))
     }
 
-    pub(super) fn read_ready(
+    pub(super) fn land_ready(
         &mut self,
         socket: &mut Socket,
-        dst: &mut [u8],
+        to: &mut dyn Landing,
     ) -> io::Result<Option<usize>> {
         loop {
-            if !self.opened.is_empty() || dst.is_empty() {
-                return Ok(Some(self.opened.take(dst)));
+            if !self.opened.is_empty() || to.room().is_empty() {
+                return Ok(Some(self.opened.land(to)));
             }
-            let mut n_read = 0;
+            let mut n_landed = 0;
             let mut sink = |bytes: &[u8], opened: &mut Opened| {
-                let n = bytes.len().min(dst.len() - n_read);
-                dst[n_read..n_read + n].copy_from_slice(&bytes[..n]);
-                n_read += n;
+                let n = to.take(bytes);
+                n_landed += n;
                 opened.push(&bytes[n..]);
             };
             match self.step(&mut sink, &[])? {
-                Turn::Again if n_read > 0 => return Ok(Some(n_read)),
+                Turn::Again if n_landed > 0 => return Ok(Some(n_landed)),
                 Turn::Again => {}
                 Turn::Closed => return Err(closed()),
                 Turn::Open | Turn::Blocked => {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bothends_core::ids::SampleId;
 use bothends_core::recipe::Recipe;
 use bothends_slots::{HostSlot, Ring, RingConfig};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::words::job::{
     Busy, Capabilities, DeviceStats, Inquiry, PROTOCOL_VERSION, RecordDigest, Session,
@@ -112,7 +112,12 @@ impl EchoServe {
         let (bad, damaged) = (rows_of(BAD_SAMPLE), rows_of(DAMAGED_SAMPLE));
         let place = slot.get_mut(..bytes.len()).ok_or("the slot is too small")?;
         place.copy_from_slice(&bytes);
-        Ok(Product { len: bytes.len(), checksum: xxh3_64(&bytes), bad, damaged })
+        Ok(Product {
+            len: bytes.len(),
+            checksum: XxHash3_64::oneshot(&bytes),
+            bad,
+            damaged,
+        })
     }
 }
 
@@ -212,7 +217,7 @@ pub fn echo(session: &Session, job: &Job) -> Vec<u8> {
     let sample_bytes = session.sample_bytes as usize;
     let mut bytes = Vec::with_capacity(job.samples.len() * sample_bytes);
     for id in &job.samples {
-        let [step, ..] = xxh3_64(&id.0.to_le_bytes()).to_le_bytes();
+        let [step, ..] = XxHash3_64::oneshot(&id.0.to_le_bytes()).to_le_bytes();
         let is_bad = *id == BAD_SAMPLE;
         let sample = (0_u8..=255).cycle().take(sample_bytes);
         bytes.extend(sample.map(|at| if is_bad { 0 } else { at.wrapping_add(step) }));

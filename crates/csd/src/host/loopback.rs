@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bothends_slots::{HostSlot, Job, JobId, Lost, Polled, Producer, Rejected, Slot};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::host::credits::{Credits, Redeemed, refuse};
 use crate::host::fuse::Fuse;
@@ -100,7 +100,7 @@ impl Loopback {
     fn take(&mut self, finished: Finished) -> Result<Option<Polled>, CsdError> {
         let (answer, slot) = finished.into_answer();
         // The bytes are in their place; whether they are the right ones is asked all the same.
-        let bring = |dst: &mut [u8]| Ok(Ok(xxh3_64(dst)));
+        let bring = |dst: &mut [u8]| Ok(Ok(XxHash3_64::oneshot(dst)));
         Ok(match self.credits.redeem(&answer)? {
             Redeemed::Job(submission) => {
                 Some(submission.with_slot(slot).complete(answer.ending, bring)?)

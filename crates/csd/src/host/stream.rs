@@ -10,11 +10,10 @@ use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use xxhash_rust::xxh3::Xxh3;
-
 use crate::CsdError;
+use crate::channel::landing::{Landing, Payload, Plain, READ_BYTES};
 use crate::channel::security::{Reach, Security};
-use crate::channel::{Channel, READ_BYTES, noise, tls};
+use crate::channel::{Channel, noise, tls};
 use crate::host::remote::{Link, Remote, refusal};
 use crate::socket::{Readiness, Socket, left_until};
 use crate::words::address::Address;
@@ -157,14 +156,11 @@ impl Link for StreamLink {
         dst: &mut [u8],
         deadline: Instant,
     ) -> Result<Result<u64, String>, CsdError> {
-        let mut hash = Xxh3::new();
-        let mut n_read = 0;
-        while n_read < dst.len() {
-            let n_more = self.fill_some(&mut dst[n_read..], deadline)?;
-            hash.update(&dst[n_read..n_read + n_more]);
-            n_read += n_more;
+        let mut payload = Payload::new(dst);
+        while !payload.is_whole() {
+            self.land(&mut payload, deadline)?;
         }
-        Ok(Ok(hash.digest()))
+        Ok(Ok(payload.checksum()))
     }
 
     fn drop_payload(&mut self, len: u64, deadline: Instant) -> Result<(), CsdError> {
@@ -172,7 +168,8 @@ impl Link for StreamLink {
         let mut scratch = vec![0; READ_BYTES];
         while left > 0 {
             let most = usize::try_from(left).unwrap_or(usize::MAX).min(READ_BYTES);
-            left -= self.fill_some(&mut scratch[..most], deadline)? as u64;
+            let mut dropped = Plain::new(&mut scratch[..most]);
+            left -= self.land(&mut dropped, deadline)? as u64;
         }
         Ok(())
     }
@@ -231,17 +228,16 @@ impl StreamLink {
         refusal(self.receive(deadline).ok()??)
     }
 
-    /// Reads what comes next of a payload into `dst`; one that stays away is a lost link, for nothing
-    /// can follow it.
-    fn fill_some(
+    /// Reads what comes next of a payload; one that stays away is a lost link, for nothing can follow it.
+    fn land(
         &mut self,
-        dst: &mut [u8],
+        to: &mut dyn Landing,
         deadline: Instant,
     ) -> Result<usize, CsdError> {
         let lost = CsdError::lost("read a result");
         // From a device that must not fall silent every byte counts.
         let patience = self.patience.unwrap_or_else(|| left_until(deadline));
-        match self.channel.fill_some(dst, patience, deadline) {
+        match self.channel.land(to, patience, deadline) {
             Ok(0) => Err(lost(io::ErrorKind::TimedOut.into())),
             read => read.map_err(lost),
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bothends_core::ids::SampleId;
 use bothends_slots::JobId;
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_128_with_seed;
+use twox_hash::XxHash3_128;
 
 /// Version of the wire format and of these words; both sides must have the same.
 pub const PROTOCOL_VERSION: u32 = 2;
@@ -189,7 +189,10 @@ impl RecordDigest {
     /// Of a record's bytes.
     #[must_use]
     pub fn of(record: &[u8], seed: u64) -> Self {
-        Self { len: record.len() as u64, hash: xxh3_128_with_seed(record, seed) }
+        Self {
+            len: record.len() as u64,
+            hash: XxHash3_128::oneshot_with_seed(seed, record),
+        }
     }
 }
 

@@ -41,7 +41,7 @@ use std::time::Duration;
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_slots::{Job, JobId};
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::CsdError;
 use crate::words::job::{
@@ -203,7 +203,7 @@ impl Message {
         if body.len() != header.body_bytes() {
             return malformed("a body whose length differs from its header");
         }
-        if header.body_checksum != xxh3_64(body) {
+        if header.body_checksum != XxHash3_64::oneshot(body) {
             return malformed("the body's checksum");
         }
         Ok(match header.kind {
@@ -436,7 +436,7 @@ fn plain(kind: Kind, body: &[u8]) -> Vec<u8> {
 }
 
 fn message(header: Header, body: &[u8]) -> Vec<u8> {
-    let (body_bytes, body_checksum) = (count(body.len()), xxh3_64(body));
+    let (body_bytes, body_checksum) = (count(body.len()), XxHash3_64::oneshot(body));
     let header = Header { body_bytes, body_checksum, ..header };
     [header.encode().as_slice(), body].concat()
 }

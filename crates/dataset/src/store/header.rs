@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use super::{MAX_INDEX_BYTES, MAX_PAGES, PAGE_BYTES, Refusal, VERSION};
 
@@ -30,7 +30,8 @@ impl Header {
     /// [`Refusal::Damaged`] when the shard would be larger than a shard may be.
     pub fn new(index_at: u64, index: &[u8]) -> Result<Self, Refusal> {
         let index_bytes = index.len() as u64;
-        let header = Self { index_at, index_bytes, index_checksum: xxh3_64(index) };
+        let header =
+            Self { index_at, index_bytes, index_checksum: XxHash3_64::oneshot(index) };
         header.check().map(|()| header).map_err(Refusal::damaged)
     }
 
@@ -45,7 +46,7 @@ impl Header {
         for (word, number) in words.iter_mut().zip(numbers) {
             *word = number.to_le_bytes();
         }
-        let check = xxh3_64(&bytes[..40]);
+        let check = XxHash3_64::oneshot(&bytes[..40]);
         bytes[40..].copy_from_slice(&check.to_le_bytes());
         bytes
     }
@@ -64,7 +65,7 @@ impl Header {
         if version != u64::from(VERSION) {
             return Err(Refusal::Version(version));
         }
-        if word(40) != xxh3_64(&bytes[..40]) {
+        if word(40) != XxHash3_64::oneshot(&bytes[..40]) {
             return Err(Refusal::damaged("the checksum of its header does not match"));
         }
         if flags != 0 {

@@ -6,7 +6,7 @@
 //! comes after the one before, and every head names a profile.
 
 use bothends_core::blocks::{Blocks, Head, Profile};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use super::{Header, MAX_RECORD_BYTES, PAGE_BYTES, Refusal};
 use crate::error::DatasetError;
@@ -153,7 +153,7 @@ impl<'a> Index<'a> {
     /// # Errors
     /// [`Refusal::Damaged`].
     pub fn decode(bytes: &'a [u8], header: &Header) -> Result<Self, Refusal> {
-        if xxh3_64(bytes) != header.index_checksum() {
+        if XxHash3_64::oneshot(bytes) != header.index_checksum() {
             return Err(Refusal::damaged("the checksum of its index does not match"));
         }
         let index = Self::sections(bytes)?;
@@ -422,7 +422,7 @@ impl IndexBuilder {
             name: self.name(record.path)?,
             original_len: record.original_len,
             original_at: record.original_at,
-            checksum: xxh3_64(record.stored),
+            checksum: XxHash3_64::oneshot(record.stored),
             metadata_end: count(self.metadata.len(), "bytes of metadata")?,
             head_end: count(self.heads.len(), "bytes of heads")?,
         };

@@ -6,7 +6,7 @@
 
 use bothends_core::sample::Encoding;
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use super::{Header, Refusal, VERSION};
 use crate::path;
@@ -168,7 +168,7 @@ impl Text {
 
     fn hash(&self) -> String {
         debug_assert!(self.hash.is_none(), "the hash is of the rest");
-        hex(xxh3_64(&serde_json::to_vec(self).expect("names and numbers")))
+        hex(XxHash3_64::oneshot(&serde_json::to_vec(self).expect("names and numbers")))
     }
 }
 

@@ -22,7 +22,7 @@
 //! to themselves). Damage on the way is the transport's business, so there is no checksum.
 
 use bothends_core::sample::{Encoding, FileIdx};
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::XxHash3_128;
 
 use super::columns::Heads;
 use super::names::Names;
@@ -74,9 +74,9 @@ impl Table {
     /// Passes over the whole table: ask once and keep it.
     #[must_use]
     pub fn hash(&self) -> u128 {
-        let mut state = Xxh3::new();
-        self.write(0, &mut |part| state.update(part));
-        state.digest128()
+        let mut state = XxHash3_128::new();
+        self.write(0, &mut |part| state.write(part));
+        state.finish_128()
     }
 
     /// Reads a manifest from untrusted bytes. Allocates in proportion to their number.

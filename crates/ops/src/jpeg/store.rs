@@ -14,13 +14,13 @@ pub(crate) mod packer;
 
 pub(crate) mod exact;
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// Bytes of the short checksum that a row group begins with.
 const CHECKSUM_BYTES: usize = 4;
 
 /// The low half of XXH3-64.
 pub(crate) fn short_checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
-    let [a, b, c, d, ..] = xxh3_64(bytes).to_le_bytes();
+    let [a, b, c, d, ..] = XxHash3_64::oneshot(bytes).to_le_bytes();
     [a, b, c, d]
 }

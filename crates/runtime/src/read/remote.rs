@@ -20,7 +20,7 @@ use bothends_storage::{
     Bytes, Fetch, Fetcher, Folder, Identities, Identity, Objects, Options, StorageError,
     Together, View, around, is_url,
 };
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::config::cache::CacheSize;
 use crate::config::run::{ReadConfig, RunConfig, SideIndexUse};
@@ -287,7 +287,7 @@ impl Remote {
             return Name::without_file(key);
         };
         let mark = match (etag, modified) {
-            (Some(etag), _) => i128::from(xxh3_64(etag.as_bytes())),
+            (Some(etag), _) => i128::from(XxHash3_64::oneshot(etag.as_bytes())),
             (None, Some(modified)) => {
                 i128::try_from(modified.as_nanos()).unwrap_or(i128::MAX)
             }

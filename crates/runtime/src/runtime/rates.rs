@@ -24,6 +24,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::Hasher as _;
 use std::io::{Read, Write};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ use bothends_core::tensor::Output;
 use bothends_io::{open_regular, replace};
 use bothends_ops::kernels::Level;
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+use twox_hash::{XxHash3_64, XxHash3_128};
 
 use crate::collect::line::LineReport;
 use crate::config::run::RunConfig;
@@ -124,15 +125,15 @@ fn machine(config: &RunConfig) -> String {
 
 /// A few records stand for all: a table may have a hundred million.
 fn data_hash(data: &Path, source: &Source) -> String {
-    let mut hash = Xxh3::new();
-    hash.update(data.as_os_str().as_encoded_bytes());
+    let mut hash = XxHash3_64::new();
+    hash.write(data.as_os_str().as_encoded_bytes());
     let n_samples = source.n_samples();
     let step = n_samples.div_ceil(PROBES).max(1);
     for sample in (0..PROBES).map(|n| n * step).take_while(|s| *s < n_samples) {
         let key = source.table.index_key(SampleId(sample));
-        hash.update(&key.to_le_bytes());
+        hash.write(&key.to_le_bytes());
     }
-    format!("{:016x}", hash.digest())
+    format!("{:016x}", hash.finish())
 }
 
 /// Nanoseconds of a batch, as far as they are known.
@@ -207,7 +208,7 @@ impl RememberedRates {
         let file = config.rates.as_deref().and_then(|folder| {
             let kind = Kind::of(config, source);
             let text = serde_json::to_vec(&(VERSION, &kind)).ok()?;
-            let name = format!("{:032x}.{EXTENSION}", xxh3_128(&text));
+            let name = format!("{:032x}.{EXTENSION}", XxHash3_128::oneshot(&text));
             Some(RatesFile { folder: folder.to_owned(), name, kind })
         });
         let known = file.as_ref().and_then(RatesFile::read).unwrap_or_default();

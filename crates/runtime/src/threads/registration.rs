@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bothends_io::open_regular;
 use nix::unistd::geteuid;
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::config::share::{Group, Ranks};
 use crate::threads::home::Home;
@@ -79,7 +79,7 @@ impl Registration {
     /// # Errors
     /// The system's; [`ErrorKind::PermissionDenied`] for a directory that others may use, too.
     fn new(group: &Group, dir: PathBuf) -> io::Result<Self> {
-        let group = xxh3_64(group.name().as_bytes());
+        let group = XxHash3_64::oneshot(group.name().as_bytes());
         let own = std::process::id();
         for number in 0..MOST_LOADERS {
             make_private(&dir)?;

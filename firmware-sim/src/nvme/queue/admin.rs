@@ -271,7 +271,7 @@ fn power(controller: &Controller, vitals: &Vitals) -> Power {
 
 /// The identifier of a namespace: of the subsystem's serial number, and its own.
 fn guid(subsystem: &Subsystem, nsid: u32) -> [u8; 16] {
-    let hash = xxhash_rust::xxh3::xxh3_64(subsystem.serial.as_bytes());
+    let hash = twox_hash::XxHash3_64::oneshot(subsystem.serial.as_bytes());
     let mut own = [0; 16];
     own[..8].copy_from_slice(&hash.to_be_bytes());
     own[12..].copy_from_slice(&nsid.to_be_bytes());

@@ -2,13 +2,14 @@
 //! cache, and hardly ever once the last has come.
 
 use std::fmt;
+use std::hash::Hasher as _;
 
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::XxHash3_64;
 
 /// The checksum of the first bytes of all, as far as they have come in order.
 #[derive(Default)]
 pub(super) struct Sum {
-    hash: Xxh3,
+    hash: XxHash3_64,
     n_bytes: usize,
 }
 
@@ -26,22 +27,22 @@ impl Sum {
             *self = Self::default();
         }
         if at == self.n_bytes {
-            self.hash.update(bytes);
+            self.hash.write(bytes);
             self.n_bytes += bytes.len();
         }
     }
 
     /// The checksum of `all`, whose first bytes are those that were added.
     pub(super) fn of(mut self, all: &[u8]) -> u64 {
-        self.hash.update(all.get(self.n_bytes..).unwrap_or_default());
-        self.hash.digest()
+        self.hash.write(all.get(self.n_bytes..).unwrap_or_default());
+        self.hash.finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use xxhash_rust::xxh3::xxh3_64;
+    use twox_hash::XxHash3_64;
 
     use super::*;
 
@@ -54,7 +55,7 @@ mod tests {
         all[50..150].fill(2);
         sum.add(50, &all[50..150]);
         sum.add(200, &all[200..]);
-        assert_eq!(sum.of(&all), xxh3_64(&all));
+        assert_eq!(sum.of(&all), XxHash3_64::oneshot(&all));
     }
 
     proptest! {
@@ -75,7 +76,7 @@ mod tests {
             for at in parts {
                 sum.add(at, &all[at..all.len().min(at + part)]);
             }
-            prop_assert_eq!(sum.of(&all), xxh3_64(&all));
+            prop_assert_eq!(sum.of(&all), XxHash3_64::oneshot(&all));
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `wire.rs` has the table of them and what the bodies are.
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use crate::CsdError;
 use crate::words::job::{PROTOCOL_VERSION, SessionId};
@@ -273,7 +273,7 @@ impl Header {
 const CHECKED_BYTES: usize = HEADER_BYTES - 4;
 
 fn check_of(header: &[u8; HEADER_BYTES]) -> [u8; 4] {
-    array(&xxh3_64(&header[..CHECKED_BYTES]).to_le_bytes(), 0)
+    array(&XxHash3_64::oneshot(&header[..CHECKED_BYTES]).to_le_bytes(), 0)
 }
 
 /// `N` bytes from `at`, which the caller knows to be there.

@@ -34,7 +34,7 @@
 
 use bothends_core::blocks::Colour;
 use bothends_core::recipe::Size;
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use super::lookup::check_code;
 use super::point::{FilePoint, per_row};
@@ -478,7 +478,7 @@ fn checked_range(from: FilePoint, to: FilePoint) -> std::ops::Range<usize> {
 
 #[expect(clippy::cast_possible_truncation, reason = "the low half is what is asked for")]
 fn short_checksum(bytes: &[u8]) -> u32 {
-    xxh3_64(bytes) as u32
+    XxHash3_64::oneshot(bytes) as u32
 }
 
 /// Things that differ, by their numbers.

@@ -11,7 +11,7 @@
 
 mod scan;
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use super::short_checksum;
 use crate::error::SampleFault;
@@ -75,7 +75,7 @@ pub(crate) fn take_apart_by_rows(
     let found = Remainder {
         beginning,
         fill: data_end.fill,
-        checksum: xxh3_64(file),
+        checksum: XxHash3_64::oneshot(file),
         end: &file[data_end.at..],
     };
     found.encode(remainder)
@@ -122,7 +122,7 @@ pub fn put_together(
 ) -> Result<(), SampleFault> {
     let remainder = Remainder::decode(remainder)?;
     remainder.apply(level, coefficients, out)?;
-    if xxh3_64(out) != remainder.checksum {
+    if XxHash3_64::oneshot(out) != remainder.checksum {
         return Err(wrong("its coefficients do not reproduce the original file"));
     }
     Ok(())
@@ -479,6 +479,6 @@ mod tests {
             3, 0, 0, 0, 1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0xaa, 0xaa, 0xaa, 0xbb, 0xbb,
         ];
         assert_eq!(bytes[4..], body);
-        assert_eq!(bytes[..4], xxh3_64(&body).to_le_bytes()[..4]);
+        assert_eq!(bytes[..4], XxHash3_64::oneshot(&body).to_le_bytes()[..4]);
     }
 }
