@@ -14,7 +14,7 @@ use bothends_nvme::{Cqe, Data, Sqe, Status, pdu};
 
 use super::controller::{Change, Controller, Later, Waiting, lock};
 use super::programs::Execution;
-use super::room::Room;
+use super::room::{Keep, Room, Spill};
 use super::subsystem::{Io, Subsystem};
 use super::wire::Request;
 use super::{MOST_ENTRIES, PROGRAMS};
@@ -47,6 +47,11 @@ pub(super) trait Controllers {
 
     /// What discovery tells.
     fn discovered(&self) -> Vec<u8>;
+
+    /// Where parts of a command's data go.
+    fn spill(&self) -> &dyn Spill {
+        &Keep
+    }
 }
 
 /// One end of a queue.
@@ -143,7 +148,6 @@ impl<C: Controllers> Queue<C> {
         let head = (u32::from(self.head.load(Ordering::Relaxed)) + 1) % self.entries;
         self.head.store(u16::try_from(head).unwrap_or(0), Ordering::Relaxed);
         let entry = request.entry;
-        let begin = out.len();
         let done = match request.failed {
             Some(status) => Err(status),
             None if Fabrics::is(&entry) => self.fabrics(&entry, &request.data),
@@ -163,10 +167,7 @@ impl<C: Controllers> Queue<C> {
                 format.response(&completion, out);
                 return Answer::Ends;
             }
-            Err(status) => {
-                out.truncate(begin);
-                completion.status = status;
-            }
+            Err(status) => completion.status = status,
         }
         format.response(&completion, out);
         Answer::Said
@@ -261,7 +262,8 @@ impl<C: Controllers> Queue<C> {
         let of = self.of.as_ref().ok_or(Status::COMMAND_SEQUENCE)?;
         let room = room(entry)?;
         if of.queue > 0 {
-            let room = Room { id: entry.id(), bytes: room, format };
+            let spill = self.controllers.spill();
+            let room = Room { id: entry.id(), bytes: room, format, spill };
             return self.io(entry, data, (of.id, room), out);
         }
         match self.admin(of, entry, &data)? {
@@ -311,7 +313,7 @@ impl<C: Controllers> Queue<C> {
         &self,
         entry: &Sqe,
         data: Vec<u8>,
-        room: (u16, Room),
+        room: (u16, Room<'_>),
         out: &mut Vec<u8>,
     ) -> Result<Done, Status> {
         let demand = self.subsystem.demand(entry, &data);

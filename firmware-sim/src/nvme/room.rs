@@ -1,4 +1,7 @@
-//! Where a command's data for the host go: into PDUs behind whatever is to be sent.
+//! Where a command's data for the host go: into PDUs after whatever is to be sent, a part at a time, which goes as soon
+//! as it is whole. So a command's data are never all in memory at once, and a part leaves while the cache still has it.
+
+use std::fmt::Debug;
 
 use bothends_nvme::Status;
 use bothends_nvme::pdu::{DataHead, Format, Last};
@@ -7,18 +10,39 @@ use bothends_nvme::pdu::{DataHead, Format, Last};
 /// come waits for no more of another command's data than this.
 const PART: u32 = 128 << 10;
 
+/// Where parts of a command's data go before the command has ended.
+pub(super) trait Spill: Debug {
+    /// Sends `out` if there is much of it, and empties it then. It has whole PDUs.
+    ///
+    /// # Errors
+    /// The host does not take them, or has gone.
+    fn spill(&self, out: &mut Vec<u8>) -> Result<(), Status>;
+}
+
+/// Whoever gives commands takes all that they say when they have ended.
+#[derive(Debug)]
+pub(super) struct Keep;
+
+impl Spill for Keep {
+    fn spill(&self, _: &mut Vec<u8>) -> Result<(), Status> {
+        Ok(())
+    }
+}
+
 /// Room for the data of a command.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub(super) struct Room<'a> {
     /// The command.
     pub(super) id: u16,
     /// So many bytes, or none if it has no data for the host.
     pub(super) bytes: u32,
     pub(super) format: Format,
+    pub(super) spill: &'a dyn Spill,
 }
 
-impl Room {
-    /// Appends all of it to `out`; `fill` puts there what begins at a byte of it. Nothing is left there if that fails.
+impl Room<'_> {
+    /// Appends all of it to `out`; `fill` puts there what begins at a byte of it. If that fails, there is nothing of the
+    /// part in `out`, though parts before it may have gone: the completion then says that they are of no use.
     pub(super) fn fill(
         self,
         out: &mut Vec<u8>,
@@ -33,9 +57,9 @@ impl Room {
         out: &mut Vec<u8>,
         mut fill: impl FnMut(u32, &mut [u8]) -> Result<(), Status>,
     ) -> Result<(), Status> {
-        let begin = out.len();
         let mut from = 0;
         while from < self.bytes {
+            let begin = out.len();
             let bytes = most.min(self.bytes - from);
             let last = if from + bytes == self.bytes { Last::Yes } else { Last::No };
             let head = DataHead { id: self.id, tag: 0, from, bytes, last };
@@ -48,6 +72,7 @@ impl Room {
             }
             self.format.after_data_at(at, out);
             from += bytes;
+            self.spill.spill(out)?;
         }
         Ok(())
     }
@@ -78,7 +103,7 @@ mod tests {
             let format =
                 Format { header_digest: digest, data_digest: digest, alignment: 3 };
             let mut out = vec![9];
-            let room = Room { id: 5, bytes, format };
+            let room = Room { id: 5, bytes, format, spill: &Keep };
             room.fill_parts(part, &mut out, |from, to| {
                 to.iter_mut().enumerate().for_each(|(at, to)| *to = byte(from as usize + at));
                 Ok(())
@@ -99,13 +124,49 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_what_fails_in_its_middle() {
-        let mut out = vec![9];
-        let room = Room { id: 5, bytes: 100, format: Format::default() };
+    fn what_is_left_of_a_failure_is_whole_and_not_the_last() {
+        let mut out = Vec::new();
+        let format = Format::default();
+        let room = Room { id: 5, bytes: 100, format, spill: &Keep };
         let failed = room.fill_parts(40, &mut out, |from, _| match from {
             0..80 => Ok(()),
             _ => Err(Status::READ_ERROR),
         });
-        assert_eq!((failed, out), (Err(Status::READ_ERROR), vec![9]));
+        assert_eq!(failed, Err(Status::READ_ERROR));
+        let mut at = 0;
+        for from in [0, 40] {
+            let Parsed::Whole(Pdu::ToHost(own), n) =
+                parse(&out[at..], format, 1 << 20).unwrap()
+            else {
+                panic!("at {at}")
+            };
+            assert_eq!((own.head.from, own.head.last), (from, Last::No));
+            at += n;
+        }
+        assert_eq!(at, out.len());
+    }
+
+    /// Counts how often there was something, and takes it.
+    #[derive(Debug, Default)]
+    struct Taken(std::cell::Cell<usize>);
+
+    impl Spill for Taken {
+        fn spill(&self, out: &mut Vec<u8>) -> Result<(), Status> {
+            self.0.set(self.0.get() + usize::from(!out.is_empty()));
+            out.clear();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn each_part_can_go_as_soon_as_it_is_whole() {
+        let (mut out, taken) = (Vec::new(), Taken::default());
+        let room = Room { id: 5, bytes: 100, format: Format::default(), spill: &taken };
+        room.fill_parts(40, &mut out, |_, to| {
+            assert!(to.len() <= 40);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!((taken.0.get(), out.len()), (3, 0));
     }
 }

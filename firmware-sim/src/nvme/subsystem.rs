@@ -194,7 +194,7 @@ impl Subsystem {
         &self,
         entry: &Sqe,
         data: Vec<u8>,
-        (owner, room): (u16, Room),
+        (owner, room): (u16, Room<'_>),
         out: &mut Vec<u8>,
     ) -> Result<Io, Status> {
         match entry.namespace() {
@@ -217,7 +217,7 @@ impl Subsystem {
         &self,
         entry: &Sqe,
         data: &[u8],
-        room: Room,
+        room: Room<'_>,
         out: &mut Vec<u8>,
     ) -> Result<u64, Status> {
         match Blocks::parse(entry)? {
@@ -278,7 +278,7 @@ impl Subsystem {
         &self,
         entry: &Sqe,
         data: &[u8],
-        room: Room,
+        room: Room<'_>,
         out: &mut Vec<u8>,
     ) -> Result<u64, Status> {
         let own = &self.memory;

@@ -25,6 +25,7 @@ use super::controller::{Controller, Later, Outlet, Waiting, lock};
 use super::pool::Pool;
 use super::programs::Execution;
 use super::queue::{Answer, Controllers, DISCOVERY, Queue};
+use super::room::Spill;
 use super::subsystem::Subsystem;
 use super::wire::Wire;
 use crate::device::{Demand, Lateness, Timing};
@@ -265,7 +266,8 @@ impl Shared {
         // A host that has vanished without a word, and promised no keep-alive, is noticed in the end.
         setsockopt(stream, KeepAlive, &true)?;
         let at = self.advertise.map_or_else(|| stream.local_addr(), Ok)?;
-        let reach = Reach { shared: Arc::clone(self), at };
+        let own = Arc::clone(writer);
+        let reach = Reach { shared: Arc::clone(self), at, writer: own };
         let queue = Queue::new(Arc::clone(&self.subsystem), reach);
         let (wire, writer) = (Wire::new(), Arc::clone(writer));
         let mut session = Session {
@@ -497,6 +499,7 @@ impl Session<'_> {
 struct Reach {
     shared: Arc<Shared>,
     at: SocketAddr,
+    writer: Arc<Writer>,
 }
 
 impl Controllers for Reach {
@@ -547,5 +550,9 @@ impl Controllers for Reach {
             admin_entries: MOST_ENTRIES.min(128),
         };
         discovered(1, &[own])
+    }
+
+    fn spill(&self) -> &dyn Spill {
+        &*self.writer
     }
 }

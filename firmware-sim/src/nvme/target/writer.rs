@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use bothends_nvme::Status;
 use bothends_nvme::layout::pdu;
 use nix::sys::socket::{MsgFlags, send};
 
+use crate::nvme::room::Spill;
 use crate::nvme::subsystem::Subsystem;
 
 /// How long a host may leave what it is sent in its socket.
@@ -169,6 +171,16 @@ impl Writer {
     }
 }
 
+impl Spill for Writer {
+    /// A turn's worth is much.
+    fn spill(&self, out: &mut Vec<u8>) -> Result<(), Status> {
+        if out.len() < TURN_BYTES {
+            return Ok(());
+        }
+        self.flush(out).map_err(|_| Status::DATA_TRANSFER_ERROR)
+    }
+}
+
 /// Bytes of so many PDUs at the beginning of `out` that they have [`TURN_BYTES`], or of all, with the small ones behind
 /// them: a completion goes with its data.
 fn turn_bytes(out: &[u8]) -> usize {
@@ -215,7 +227,7 @@ mod tests {
             sq_head: 0,
             sq_id: 1,
             id: 1,
-            status: bothends_nvme::Status::SUCCESS,
+            status: Status::SUCCESS,
         };
         Format::default().response(&entry, &mut out);
         let first = out.len();
