@@ -27,6 +27,9 @@ const IO_ENTRIES: u16 = 64;
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// What a connection holds of what has arrived: two of the longest PDUs.
 const ARRIVED_BYTES: usize = (2 << 20) + (8 << 10);
+/// Read at most at a time, and as much of the above is used again and again while PDUs are no longer: what has arrived is
+/// then still in the processor's cache when it is taken.
+const READ_BYTES: usize = 256 << 10;
 /// How often it is asked whether a controller is ready.
 const LOOK: Duration = Duration::from_millis(2);
 /// How long a device that has no queue left is left alone.
@@ -408,12 +411,12 @@ impl Queue {
         doing: &'static str,
         heard: &mut dyn FnMut(Heard<'_>),
     ) -> Result<bool, CsdError> {
-        if self.end == self.arrived.len() {
+        if self.end == self.arrived.len() || self.begin >= READ_BYTES {
             self.arrived.copy_within(self.begin..self.end, 0);
             (self.begin, self.end) = (0, self.end - self.begin);
         }
-        let room = self.arrived.len() - self.end;
-        let n = match self.socket.read(&mut self.arrived[self.end..]) {
+        let room = (self.arrived.len() - self.end).min(READ_BYTES);
+        let n = match self.socket.read(&mut self.arrived[self.end..self.end + room]) {
             Ok(0) => return Err(gone(doing)),
             Ok(n) => n,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),

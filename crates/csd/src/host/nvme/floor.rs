@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bothends_nvme::host::{Content, Heard};
 use bothends_nvme::preprocess::{Made, Outcome, Results};
 use bothends_nvme::{Cqe, Sqe, Status};
-use bothends_slots::{HostSlot, Job, JobId};
+use bothends_slots::{HostSlot, Job, JobId, copy_past_caches};
 
 use super::carrier::{Carrier, late};
 use super::clock::{Clock, LOOK};
@@ -357,8 +357,9 @@ impl Floor {
                 // What was read beyond the last sample, to whole dwords, is dropped.
                 let n = bytes.len().min(part.end.saturating_sub(begin));
                 if let Some(place) = work.slot.get_mut(begin..begin + n) {
-                    place.copy_from_slice(&bytes[..n]);
-                    run.samples.add(at + from, place);
+                    // The cache has `bytes`, and nobody here reads `place` soon.
+                    run.samples.add(at + from, &bytes[..n]);
+                    copy_past_caches(place, &bytes[..n]);
                 }
             }
             Errand::Fill | Errand::Execute | Errand::Question => {}
