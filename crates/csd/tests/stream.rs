@@ -348,6 +348,47 @@ fn a_result_that_stays_away_is_a_lost_link_in_time() {
     }
 }
 
+/// A device that sends byte after byte, so that there is always one to read, has no more time for a result than one that
+/// sends none.
+#[test]
+fn a_result_that_trickles_in_is_a_lost_link_in_time() {
+    for is_wanted in [true, false] {
+        let (host, mut peer) = UnixStream::pair().unwrap();
+        let timeout = Duration::from_millis(300);
+        let mut transport =
+            Stream::over_socket(host.into(), "peer".into(), key(""), timeout).unwrap();
+        let len = 1 << 28;
+        let ending =
+            Ending::Done { len, checksum: 0, bad: Vec::new(), damaged: Vec::new() };
+        let done = Answer { job: JobId(0), ending, device_ns: 0, lateness_ns: 0 };
+        for message in [
+            Message::Challenge { nonce: [0; 32], proof: None },
+            Message::Welcome(EchoServe::default().hello()),
+            Message::Opened(SessionId(1)),
+            Message::Completed(SessionId(1), done),
+        ] {
+            peer.write_all(&message.encode()).unwrap();
+        }
+        // Until the host hangs up; minutes, if it did not.
+        let trickle = thread::spawn(move || while peer.write_all(&[7]).is_ok() {});
+        let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 1 << 28 }).unwrap();
+        transport.hello().unwrap();
+        let session = Session { max_batch: 2, ..conformance::session(1 << 27) };
+        transport.open(&session).unwrap();
+        transport.submit(job(0), ring.take(Duration::ZERO).unwrap()).unwrap();
+        if !is_wanted {
+            transport.abandon().unwrap();
+        }
+        let began = Instant::now();
+        let lost = transport.poll(timeout).unwrap_err();
+        let error = lost.0.downcast_ref::<CsdError>().unwrap();
+        assert!(matches!(error, CsdError::LinkLost { .. }), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(60), "no deadline");
+        drop(transport);
+        trickle.join().unwrap();
+    }
+}
+
 /// A result that nobody wants is skipped, and what follows is whole.
 #[test]
 fn an_unwanted_result_does_not_stand_in_the_way() {
