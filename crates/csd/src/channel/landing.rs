@@ -5,13 +5,9 @@ use std::hash::Hasher;
 use bothends_slots::copy_past_caches;
 use twox_hash::XxHash3_64;
 
-/// Read at most at a time. A batch is larger than a processor's own cache: whoever hashes what was read, piece
-/// by piece, need not fetch it from memory again.
-pub(crate) const READ_BYTES: usize = 128 << 10;
-
 /// A place for bytes, which knows how many have come.
 pub(crate) trait Landing {
-    /// Where the next bytes go, as far as they should come at a time; empty once all have come.
+    /// Where the next bytes go; empty once all have come.
     fn room(&mut self) -> &mut [u8];
 
     /// The first `n` bytes of [`Self::room`] have come.
@@ -74,8 +70,7 @@ impl<'a> Payload<'a> {
 
 impl Landing for Payload<'_> {
     fn room(&mut self) -> &mut [u8] {
-        let n = (self.bytes.len() - self.n_here).min(READ_BYTES);
-        &mut self.bytes[self.n_here..self.n_here + n]
+        &mut self.bytes[self.n_here..]
     }
 
     fn landed(&mut self, n: usize) {
@@ -84,10 +79,9 @@ impl Landing for Payload<'_> {
     }
 
     fn take(&mut self, bytes: &[u8]) -> usize {
-        let room = &mut self.bytes[self.n_here..];
-        let n = room.len().min(bytes.len());
+        let n = self.room().len().min(bytes.len());
         self.hash.write(&bytes[..n]);
-        copy_past_caches(&mut room[..n], &bytes[..n]);
+        copy_past_caches(&mut self.room()[..n], &bytes[..n]);
         self.n_here += n;
         n
     }

@@ -11,9 +11,9 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use crate::CsdError;
-use crate::channel::landing::{Landing, Payload, Plain, READ_BYTES};
+use crate::channel::landing::{Landing, Payload, Plain};
 use crate::channel::security::{Reach, Security};
-use crate::channel::{Channel, noise, tls};
+use crate::channel::{Channel, READ_BYTES, noise, tls};
 use crate::host::remote::{Link, Remote, refusal};
 use crate::socket::{Readiness, Socket, left_until};
 use crate::words::address::Address;
