@@ -310,6 +310,20 @@ fn a_foreign_or_broken_peer_is_a_clear_error() {
     assert!(matches!(newer, CsdError::Version { theirs: 3, .. }), "{newer}");
 }
 
+/// All that a device says until the result of job 0 follows, which has `len` bytes.
+fn say_done(peer: &mut UnixStream, len: u64) {
+    let ending = Ending::Done { len, checksum: 0, bad: Vec::new(), damaged: Vec::new() };
+    let done = Answer { job: JobId(0), ending, device_ns: 0, lateness_ns: 0 };
+    for message in [
+        Message::Challenge { nonce: [0; 32], proof: None },
+        Message::Welcome(EchoServe::default().hello()),
+        Message::Opened(SessionId(1)),
+        Message::Completed(SessionId(1), done),
+    ] {
+        peer.write_all(&message.encode()).unwrap();
+    }
+}
+
 /// A device that stops in the middle of a result holds nobody longer than was agreed, whether
 /// the result is wanted or not.
 #[test]
@@ -319,17 +333,7 @@ fn a_result_that_stays_away_is_a_lost_link_in_time() {
         let timeout = Duration::from_millis(300);
         let mut transport =
             Stream::over_socket(host.into(), "peer".into(), key(""), timeout).unwrap();
-        let ending =
-            Ending::Done { len: 8, checksum: 0, bad: Vec::new(), damaged: Vec::new() };
-        let half_done = Answer { job: JobId(0), ending, device_ns: 0, lateness_ns: 0 };
-        for message in [
-            Message::Challenge { nonce: [0; 32], proof: None },
-            Message::Welcome(EchoServe::default().hello()),
-            Message::Opened(SessionId(1)),
-            Message::Completed(SessionId(1), half_done),
-        ] {
-            peer.write_all(&message.encode()).unwrap();
-        }
+        say_done(&mut peer, 8);
         peer.write_all(&[1, 2, 3]).unwrap();
         let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 8 }).unwrap();
         transport.hello().unwrap();
@@ -348,8 +352,7 @@ fn a_result_that_stays_away_is_a_lost_link_in_time() {
     }
 }
 
-/// A device that sends byte after byte, so that there is always one to read, has no more time for a result than one that
-/// sends none.
+/// A device that sends byte after byte has no more time for a result than one that sends none.
 #[test]
 fn a_result_that_trickles_in_is_a_lost_link_in_time() {
     for is_wanted in [true, false] {
@@ -357,18 +360,7 @@ fn a_result_that_trickles_in_is_a_lost_link_in_time() {
         let timeout = Duration::from_millis(300);
         let mut transport =
             Stream::over_socket(host.into(), "peer".into(), key(""), timeout).unwrap();
-        let len = 1 << 28;
-        let ending =
-            Ending::Done { len, checksum: 0, bad: Vec::new(), damaged: Vec::new() };
-        let done = Answer { job: JobId(0), ending, device_ns: 0, lateness_ns: 0 };
-        for message in [
-            Message::Challenge { nonce: [0; 32], proof: None },
-            Message::Welcome(EchoServe::default().hello()),
-            Message::Opened(SessionId(1)),
-            Message::Completed(SessionId(1), done),
-        ] {
-            peer.write_all(&message.encode()).unwrap();
-        }
+        say_done(&mut peer, 1 << 28);
         // Until the host hangs up; minutes, if it did not.
         let trickle = thread::spawn(move || while peer.write_all(&[7]).is_ok() {});
         let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 1 << 28 }).unwrap();
@@ -396,17 +388,7 @@ fn an_unwanted_result_does_not_stand_in_the_way() {
     let timeout = Duration::from_secs(60);
     let mut transport =
         Stream::over_socket(host.into(), "peer".into(), key(""), timeout).unwrap();
-    let ending =
-        Ending::Done { len: 8, checksum: 0, bad: Vec::new(), damaged: Vec::new() };
-    let done = Answer { job: JobId(0), ending, device_ns: 0, lateness_ns: 0 };
-    for message in [
-        Message::Challenge { nonce: [0; 32], proof: None },
-        Message::Welcome(EchoServe::default().hello()),
-        Message::Opened(SessionId(1)),
-        Message::Completed(SessionId(1), done),
-    ] {
-        peer.write_all(&message.encode()).unwrap();
-    }
+    say_done(&mut peer, 8);
     peer.write_all(&[7; 8]).unwrap();
     peer.write_all(&Message::Stats(Default::default()).encode()).unwrap();
     let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 8 }).unwrap();

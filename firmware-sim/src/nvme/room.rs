@@ -1,5 +1,6 @@
 //! Where a command's data for the host go: into PDUs after whatever is to be sent, a part at a time, which goes as soon
-//! as it is whole. So a command's data are never all in memory at once, and a part leaves while the cache still has it.
+//! as it is whole where there is a network. So long data are not all in memory at once, and a part leaves while the cache
+//! still has it.
 
 use std::fmt::Debug;
 
