@@ -6,7 +6,7 @@
 //! say so. `noise.rs` and `tls.rs` are the two protections, `security.rs` what they need.
 
 mod buffers;
-pub(crate) mod landing;
+pub(crate) mod destination;
 pub(crate) mod noise;
 pub mod security;
 pub(crate) mod tls;
@@ -14,7 +14,7 @@ pub(crate) mod tls;
 use std::io;
 use std::time::{Duration, Instant};
 
-use landing::{Landing, Plain};
+use destination::{Destination, Plain};
 use noise::Noise;
 use tls::Tls;
 
@@ -65,21 +65,21 @@ impl Channel {
 
     /// Reads what is there into `dst`; `None` when nothing is.
     pub(crate) fn read_ready(&mut self, dst: &mut [u8]) -> io::Result<Option<usize>> {
-        self.land_ready(&mut Plain::new(dst))
+        self.fill_ready(&mut Plain::new(dst))
     }
 
     /// Reads what is there to where it goes; `None` when nothing is.
-    fn land_ready(&mut self, to: &mut dyn Landing) -> io::Result<Option<usize>> {
+    fn fill_ready(&mut self, to: &mut dyn Destination) -> io::Result<Option<usize>> {
         match &mut self.seal {
             Seal::Plain => {
                 let room = to.room();
                 let most = room.len().min(READ_BYTES);
                 let read = self.socket.read_ready(&mut room[..most])?;
-                to.landed(read.unwrap_or(0));
+                to.filled(read.unwrap_or(0));
                 Ok(read)
             }
-            Seal::Noise(noise) => noise.land_ready(&mut self.socket, to),
-            Seal::Tls(tls) => tls.land_ready(&mut self.socket, to),
+            Seal::Noise(noise) => noise.fill_ready(&mut self.socket, to),
+            Seal::Tls(tls) => tls.fill_ready(&mut self.socket, to),
         }
     }
 
@@ -112,9 +112,9 @@ impl Channel {
 
     /// Reads some bytes to where they go as soon as there are any; 0 at `deadline`, or when nothing has come
     /// for `patience`. Parts of a record that cannot be opened yet count.
-    pub(crate) fn land(
+    pub(crate) fn fill(
         &mut self,
-        to: &mut dyn Landing,
+        to: &mut dyn Destination,
         patience: Duration,
         deadline: Instant,
     ) -> io::Result<usize> {
@@ -123,7 +123,7 @@ impl Channel {
         loop {
             // What came in time counts, however late it is looked at.
             let now = Instant::now();
-            match self.land_ready(to)? {
+            match self.fill_ready(to)? {
                 Some(n) => return Ok(n),
                 None if n_sealed != self.n_sealed() && now < deadline => {
                     n_sealed = self.n_sealed();

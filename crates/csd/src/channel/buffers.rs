@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use super::landing::Landing;
+use super::destination::Destination;
 use crate::CsdError;
 use crate::socket::{Readiness, Socket, left_until};
 
@@ -182,7 +182,7 @@ impl Opened {
     }
 
     /// Moves as much as there is, or as fits.
-    pub(super) fn land(&mut self, to: &mut dyn Landing) -> usize {
+    pub(super) fn fill(&mut self, to: &mut dyn Destination) -> usize {
         let n = to.take(&self.bytes[self.start..self.end]);
         self.start += n;
         n

@@ -16,7 +16,7 @@ use snow::params::NoiseParams;
 use snow::{Builder, HandshakeState, TransportState};
 
 use super::buffers::{Intake, Opened, Outgoing, failed_since};
-use super::landing::Landing;
+use super::destination::Destination;
 use crate::CsdError;
 use crate::socket::Socket;
 use crate::words::admission::MAX_NOISE_HANDSHAKE_BYTES;
@@ -259,14 +259,14 @@ impl Noise {
         Ok(Some(plain.len()))
     }
 
-    pub(super) fn land_ready(
+    pub(super) fn fill_ready(
         &mut self,
         socket: &mut Socket,
-        to: &mut dyn Landing,
+        to: &mut dyn Destination,
     ) -> io::Result<Option<usize>> {
         loop {
             if !self.opened.is_empty() || to.room().is_empty() {
-                return Ok(Some(self.opened.land(to)));
+                return Ok(Some(self.opened.fill(to)));
             }
             match self.record() {
                 Some(len) => self.open(len)?,

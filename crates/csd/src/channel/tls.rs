@@ -16,7 +16,7 @@ use rustls::unbuffered::{
 };
 
 use super::buffers::{Intake, Opened, Outgoing, failed_since};
-use super::landing::Landing;
+use super::destination::Destination;
 use super::security::TlsConfigs;
 use crate::CsdError;
 use crate::socket::{Socket, closed};
@@ -429,23 +429,23 @@ impl Tls {
         Ok(Some(piece.len()))
     }
 
-    pub(super) fn land_ready(
+    pub(super) fn fill_ready(
         &mut self,
         socket: &mut Socket,
-        to: &mut dyn Landing,
+        to: &mut dyn Destination,
     ) -> io::Result<Option<usize>> {
         loop {
             if !self.opened.is_empty() || to.room().is_empty() {
-                return Ok(Some(self.opened.land(to)));
+                return Ok(Some(self.opened.fill(to)));
             }
-            let mut n_landed = 0;
+            let mut n_filled = 0;
             let mut sink = |bytes: &[u8], opened: &mut Opened| {
                 let n = to.take(bytes);
-                n_landed += n;
+                n_filled += n;
                 opened.push(&bytes[n..]);
             };
             match self.step(&mut sink, &[])? {
-                Turn::Again if n_landed > 0 => return Ok(Some(n_landed)),
+                Turn::Again if n_filled > 0 => return Ok(Some(n_filled)),
                 Turn::Again => {}
                 Turn::Closed => return Err(closed()),
                 Turn::Open | Turn::Blocked => {

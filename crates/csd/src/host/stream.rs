@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use crate::CsdError;
-use crate::channel::landing::{Landing, Payload, Plain};
+use crate::channel::destination::{Destination, Payload, Plain};
 use crate::channel::security::{Reach, Security};
 use crate::channel::{Channel, READ_BYTES, noise, tls};
 use crate::host::remote::{Link, Remote, refusal};
@@ -158,7 +158,7 @@ impl Link for StreamLink {
     ) -> Result<Result<u64, String>, CsdError> {
         let mut payload = Payload::new(dst);
         while !payload.is_whole() {
-            self.land(&mut payload, deadline)?;
+            self.fill(&mut payload, deadline)?;
         }
         Ok(Ok(payload.checksum()))
     }
@@ -169,7 +169,7 @@ impl Link for StreamLink {
         while left > 0 {
             let most = usize::try_from(left).unwrap_or(usize::MAX).min(READ_BYTES);
             let mut dropped = Plain::new(&mut scratch[..most]);
-            left -= self.land(&mut dropped, deadline)? as u64;
+            left -= self.fill(&mut dropped, deadline)? as u64;
         }
         Ok(())
     }
@@ -229,16 +229,16 @@ impl StreamLink {
     }
 
     /// Reads what comes next of a payload; one that stays away is a lost link, for nothing can follow it.
-    fn land(
+    fn fill(
         &mut self,
-        to: &mut dyn Landing,
+        to: &mut dyn Destination,
         deadline: Instant,
     ) -> Result<usize, CsdError> {
         let lost = CsdError::lost("read a result");
         let most = to.room().len().min(READ_BYTES);
         // From a device that must not fall silent every byte counts.
         let patience = self.patience.unwrap_or_else(|| left_until(deadline));
-        let n = self.channel.land(to, patience, deadline).map_err(&lost)?;
+        let n = self.channel.fill(to, patience, deadline).map_err(&lost)?;
         // A byte now and then extends nothing. What was there in time is read, also late.
         let is_late = n < most && Instant::now() >= deadline && !to.room().is_empty();
         match n == 0 || is_late {

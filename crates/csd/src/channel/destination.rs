@@ -6,19 +6,19 @@ use bothends_slots::copy_past_caches;
 use twox_hash::XxHash3_64;
 
 /// A place for bytes, which knows how many have come.
-pub(crate) trait Landing {
+pub(crate) trait Destination {
     /// Where the next bytes go; empty once all have come.
     fn room(&mut self) -> &mut [u8];
 
     /// The first `n` bytes of [`Self::room`] have come.
-    fn landed(&mut self, n: usize);
+    fn filled(&mut self, n: usize);
 
     /// Takes as much of `bytes` as has room; how much that is.
     fn take(&mut self, bytes: &[u8]) -> usize {
         let room = self.room();
         let n = room.len().min(bytes.len());
         room[..n].copy_from_slice(&bytes[..n]);
-        self.landed(n);
+        self.filled(n);
         n
     }
 }
@@ -35,12 +35,12 @@ impl<'a> Plain<'a> {
     }
 }
 
-impl Landing for Plain<'_> {
+impl Destination for Plain<'_> {
     fn room(&mut self) -> &mut [u8] {
         &mut self.bytes[self.n_here..]
     }
 
-    fn landed(&mut self, n: usize) {
+    fn filled(&mut self, n: usize) {
         self.n_here += n;
     }
 }
@@ -68,12 +68,12 @@ impl<'a> Payload<'a> {
     }
 }
 
-impl Landing for Payload<'_> {
+impl Destination for Payload<'_> {
     fn room(&mut self) -> &mut [u8] {
         &mut self.bytes[self.n_here..]
     }
 
-    fn landed(&mut self, n: usize) {
+    fn filled(&mut self, n: usize) {
         self.hash.write(&self.bytes[self.n_here..self.n_here + n]);
         self.n_here += n;
     }
@@ -97,7 +97,7 @@ mod tests {
         let mut slot = vec![0; sent.len()];
         let mut payload = Payload::new(&mut slot);
         payload.room()[..100].copy_from_slice(&sent[..100]);
-        payload.landed(100);
+        payload.filled(100);
         assert_eq!(payload.take(&sent[100..250]), 150);
         assert!(!payload.is_whole());
         // The next message's bytes are not its own.
