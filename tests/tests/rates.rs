@@ -12,11 +12,12 @@ use anyhow::{Context, Result, ensure};
 use bothends_tests::{generated, loading, programs};
 use serde_json::json;
 
-/// A run of a dozen batches of the host and a device, with this cache directory: what it says of
-/// the device's slots, and its stream.
+/// A run of a host and a device, with this cache directory: what it says of the device's slots, and
+/// its stream. Epochs have some fifty batches, so that the device makes a few in each, however busy
+/// the machine is: of a dozen the host made nine and more twenty times in a row.
 fn run(cache: &Path, more: &[&str]) -> Result<(Vec<String>, String)> {
     let data = generated()?;
-    let args = ["--batch-size", "8", "--workers", "1", "--epochs", "2", "--memory", "64"];
+    let args = ["--batch-size", "8", "--workers", "1", "--repeat", "4", "--memory", "64"];
     let device = ["--csd", "sim:ideal,time=functional", "--strategy", "ordered"];
     let mut command = Command::new(programs::program("bothends")?);
     command.args(["run", "--recipe", "imagenet-train", "--digest", "--data"]).arg(data);
