@@ -239,7 +239,8 @@ impl StreamLink {
         // From a device that must not fall silent every byte counts.
         let patience = self.patience.unwrap_or_else(|| left_until(deadline));
         let n = self.channel.fill(to, patience, deadline).map_err(&lost)?;
-        // A byte now and then extends nothing. What was there in time is read, also late.
+        // A byte now and then extends nothing. What was there in time is read, also late, as long as reads are full:
+        // a record of Noise or TLS is shorter, and the batch is made again.
         let is_late = n < most && Instant::now() >= deadline && !to.room().is_empty();
         match n == 0 || is_late {
             true => Err(lost(io::ErrorKind::TimedOut.into())),
