@@ -130,12 +130,6 @@ impl Part {
         range.get(self.span()?)
     }
 
-    /// The same, to be changed.
-    #[must_use]
-    pub fn of_mut(self, range: &mut [u8]) -> Option<&mut [u8]> {
-        range.get_mut(self.span()?)
-    }
-
     fn span(self) -> Option<std::ops::Range<usize>> {
         let at = usize::try_from(self.at).ok()?;
         Some(at..at.checked_add(usize::try_from(self.bytes).ok()?)?)

@@ -1,9 +1,12 @@
 //! A batch made of bytes in memory: what the program `preprocess_batch_v1` does, wherever it runs.
 //!
-//! `nvme::preprocess` defines the bytes. [`run`] takes three ranges of memory as slices and fills the third
+//! `nvme::preprocess` defines the bytes. [`run`] is given three ranges of a device's [`Memory`] and fills the third
 //! with samples that are, byte for byte, those that the host makes. It knows no device, no queue and no
 //! file, waits for nothing but memory for large images, and starts no thread, so that the same function runs in
 //! `firmware-sim` and inside a sandbox.
+//!
+//! Records and samples pass through buffers of the [`Bench`], one at a time: a record is checked and decoded, and a
+//! sample checksummed, while the processor's cache has it. What lies between samples is not written.
 //!
 //! What a host puts into memory is checked here: whatever it holds, the answer is a status of the command or
 //! an outcome of an item.
@@ -18,7 +21,7 @@ use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::sample::{Record, RowGroups, SampleKey};
 use bothends_nvme::Status;
 use bothends_nvme::preprocess::{
-    Groups, Head, Item, Made, Outcome, Parameters, Part, Results,
+    Groups, Head, Item, Made, Outcome, Parameters, Part, RECORDS, RESULTS, Results, TABLE,
 };
 use bothends_ops::{DecodeRoom, OpsError, PixelLimit, Room, SampleFault, Scratch};
 use twox_hash::XxHash3_64;
@@ -53,31 +56,75 @@ impl Default for Shared {
     }
 }
 
+/// Bytes that a buffer keeps from execution to execution: samples and records are rarely longer.
+const MOST_KEPT: usize = 4 << 20;
+
 /// What one worker keeps from execution to execution.
 #[derive(Debug)]
 pub struct Bench {
     shared: Shared,
     prepared: Option<Prepared>,
     scratch: Scratch,
+    buffers: Buffers,
+}
+
+/// What has been copied out of memory, and is to be copied into it.
+#[derive(Debug, Default)]
+struct Buffers {
+    table: Vec<u8>,
+    record: Vec<u8>,
+    sample: Vec<u8>,
+}
+
+impl Buffers {
+    fn shrink(&mut self) {
+        for own in [&mut self.table, &mut self.record, &mut self.sample] {
+            own.truncate(MOST_KEPT);
+            own.shrink_to(MOST_KEPT);
+        }
+    }
 }
 
 impl Bench {
     /// The bench of a worker.
     #[must_use]
     pub fn new(shared: &Shared) -> Self {
-        Self { shared: shared.clone(), prepared: None, scratch: Scratch::default() }
+        Self {
+            shared: shared.clone(),
+            prepared: None,
+            scratch: Scratch::default(),
+            buffers: Buffers::default(),
+        }
     }
 }
 
-/// The ranges of an execution.
-#[derive(Debug)]
-pub struct Ranges<'a> {
-    /// Range 1, as far as records reach ([`reach`]).
-    pub records: &'a [u8],
-    /// Range 2.
-    pub table: &'a [u8],
-    /// Range 3, as far as samples reach.
-    pub results: &'a mut [u8],
+/// The device's memory as an execution sees it: the ranges that it was given, counted from 1.
+pub trait Memory {
+    /// Bytes of range `n`.
+    ///
+    /// # Errors
+    /// Invalid Field if there is no such range.
+    fn range_bytes(&self, n: usize) -> Result<u32, Status>;
+
+    /// Reads range `n` from byte `at` on.
+    ///
+    /// # Errors
+    /// Invalid Field if the bytes are not all in the range.
+    fn read(&self, n: usize, at: u32, to: &mut [u8]) -> Result<(), Status>;
+
+    /// Writes range `n` from byte `at` on.
+    ///
+    /// # Errors
+    /// Invalid Field if the bytes are not all in the range.
+    fn write(&mut self, n: usize, at: u32, from: &[u8]) -> Result<(), Status>;
+
+    /// Whether the execution may go on. Asked before each sample.
+    ///
+    /// # Errors
+    /// The status with which to end.
+    fn check(&self) -> Result<(), Status> {
+        Ok(())
+    }
 }
 
 /// What an execution has come to.
@@ -91,80 +138,73 @@ pub struct Done {
     pub pixels: u64,
 }
 
-/// How far an execution reaches into its ranges: bytes of range 1, and of range 3.
+/// Makes the samples of an execution, as long as [`Memory::check`] lets it.
 ///
 /// # Errors
-/// Invalid Field for a table that is none.
-pub fn reach(table: &[u8], parameters: Parameters) -> Result<(u32, u32), Status> {
-    let head = Head::read(table, parameters)?;
-    let answers = head.made(head.n_items).ok_or(Status::INVALID_FIELD)?;
-    let (mut records, mut results) = (0, answers.at);
-    for item in items(table, &head)? {
-        // What reaches beyond all places is for the item's answer.
-        records = records.max(item.record.end().unwrap_or(0));
-        let out = Part { at: item.out_at, bytes: head.sample_bytes };
-        results = results.max(out.end().unwrap_or(0));
-    }
-    Ok((records, results))
-}
-
-/// Makes the samples of an execution.
-///
-/// # Errors
-/// Invalid Field for a table that is none, and Invalid Program Data for a recipe that cannot be run here.
-/// Nothing is written then.
+/// Invalid Field for a table that is not one, and Invalid Program Data for a recipe that cannot be run here: nothing is
+/// written then. Those of `memory`: then some samples are made, and there is no answer.
 pub fn run(
     bench: &mut Bench,
     parameters: Parameters,
-    ranges: Ranges<'_>,
+    memory: &mut impl Memory,
 ) -> Result<Done, Status> {
-    run_while(bench, parameters, ranges, || Ok(()))
+    // The bench makes samples while its buffers are lent.
+    let mut buffers = std::mem::take(&mut bench.buffers);
+    let done = make_all(bench, parameters, memory, &mut buffers);
+    buffers.shrink();
+    bench.buffers = buffers;
+    done
 }
 
-/// Makes the samples of an execution as long as it may go on, which `check` says before each.
-///
-/// # Errors
-/// Those of [`run`], and that of `check`: then some samples are made, and there is no answer.
-pub fn run_while(
+fn make_all(
     bench: &mut Bench,
     parameters: Parameters,
-    ranges: Ranges<'_>,
-    check: impl Fn() -> Result<(), Status>,
+    memory: &mut impl Memory,
+    Buffers { table, record, sample }: &mut Buffers,
 ) -> Result<Done, Status> {
-    let Ranges { records, table, results } = ranges;
+    table.resize(memory.range_bytes(TABLE)? as usize, 0);
+    memory.read(TABLE, 0, table)?;
     let head = Head::read(table, parameters)?;
     let items = items(table, &head)?;
     let answers = head.made(head.n_items).ok_or(Status::INVALID_FIELD)?;
-    if answers.at as usize > results.len() {
+    if answers.at > memory.range_bytes(RESULTS)? {
         return Err(Status::INVALID_FIELD);
     }
     bench.prepare(&head, table)?;
+    // Where no sample has room, none is made.
+    let has_room = memory.range_bytes(RESULTS)? >= head.sample_bytes;
+    sample.resize(if has_room { head.sample_bytes as usize } else { 0 }, 0);
     let (mut sum, mut hash) = (Results::default(), XxHash3_64::new());
     let mut all = Vec::with_capacity(items.len());
     for item in &items {
-        check()?;
+        memory.check()?;
+        let mut made = Made { outcome: Outcome::Wrong, pixels: 0 };
         let out = Part { at: item.out_at, bytes: head.sample_bytes };
-        let made = match (out.of_mut(results), item.record.of(records)) {
-            (Some(out), Some(record)) => {
-                let made = bench.attempt(&head, table, (item, record), out);
-                hash.write(out);
+        if is_in(memory, RESULTS, out)? {
+            if is_in(memory, RECORDS, item.record)? {
+                record.resize(item.record.bytes as usize, 0);
+                memory.read(RECORDS, item.record.at, record)?;
+                made = bench.attempt(&head, table, (item, record), sample);
                 sum.coded_bytes += u64::from(item.record.bytes);
                 sum.pixels = sum.pixels.saturating_add(decoded(&made));
-                made
+            } else {
+                sample.fill(0);
             }
-            (Some(out), None) => {
-                out.fill(0);
-                hash.write(out);
-                Made { outcome: Outcome::Wrong, pixels: 0 }
-            }
-            (None, _) => Made { outcome: Outcome::Wrong, pixels: 0 },
-        };
+            hash.write(sample);
+            memory.write(RESULTS, out.at, sample)?;
+        }
         sum.n_failed += u32::from(!made.outcome.is_made());
         all.push(made);
     }
     (sum.n_items, sum.checksum) = (head.n_items, hash.finish());
-    answer(&head, &sum, &all, results).ok_or(Status::INVALID_FIELD)?;
+    answer(&head, &sum, &all, memory)?;
     Ok(Done { n_items: sum.n_items, coded_bytes: sum.coded_bytes, pixels: sum.pixels })
+}
+
+/// Whether all of `part` is in range `n`.
+fn is_in(memory: &impl Memory, n: usize, part: Part) -> Result<bool, Status> {
+    let bytes = memory.range_bytes(n)?;
+    Ok(part.end().is_some_and(|end| end <= bytes))
 }
 
 /// Pixels that were decoded for it: those of an image that was refused were not.
@@ -179,15 +219,16 @@ fn items(table: &[u8], head: &Head) -> Result<Vec<Item>, Status> {
     (0..head.n_items).map(item).collect::<Option<_>>().ok_or(Status::INVALID_FIELD)
 }
 
-/// Writes what has become of all; `None` where there is no room.
-fn answer(head: &Head, sum: &Results, all: &[Made], results: &mut [u8]) -> Option<()> {
-    let bytes = u32::try_from(Results::BYTES).ok()?;
-    let part = Part { at: head.results_at, bytes };
-    part.of_mut(results)?.copy_from_slice(&sum.bytes());
-    for (n, made) in (0..).zip(all) {
-        head.made(n)?.of_mut(results)?.copy_from_slice(&made.bytes());
-    }
-    Some(())
+/// Writes what has become of all.
+fn answer(
+    head: &Head,
+    sum: &Results,
+    all: &[Made],
+    memory: &mut impl Memory,
+) -> Result<(), Status> {
+    let mut bytes = sum.bytes().to_vec();
+    bytes.extend(all.iter().flat_map(Made::bytes));
+    memory.write(RESULTS, head.results_at, &bytes)
 }
 
 impl Bench {

@@ -1,20 +1,67 @@
 //! A batch in memory is what the host makes, and whatever else is in memory gets an answer.
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
+use std::cell::Cell;
+
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::{Recipe, RecordShape};
 use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_nvme::Status;
 use bothends_nvme::preprocess::{
-    Head, Item, Kind, Made, Outcome, Parameters, Part, Results,
+    Head, Item, Kind, Made, Outcome, Parameters, Part, RECORDS, RESULTS, Results, TABLE,
 };
 use bothends_ops::{Pipeline, Scratch};
-use bothends_preprocess::{Bench, Ranges, Shared, reach, run, run_while};
+use bothends_preprocess::{Bench, Memory, Shared, run};
 use bothends_samples::{GenerateConfig, generate};
 use twox_hash::XxHash3_64;
 
 const SEED: u64 = 77;
 const EPOCH: u32 = 3;
+
+/// Three ranges in slices, and how many samples may be made.
+struct Ranges<'a> {
+    records: &'a [u8],
+    table: &'a [u8],
+    results: &'a mut [u8],
+    n_left: Cell<u32>,
+}
+
+impl Ranges<'_> {
+    fn range(&self, n: usize) -> Result<&[u8], Status> {
+        match n {
+            RECORDS => Ok(self.records),
+            TABLE => Ok(self.table),
+            RESULTS => Ok(self.results),
+            _ => Err(Status::INVALID_FIELD),
+        }
+    }
+}
+
+impl Memory for Ranges<'_> {
+    fn range_bytes(&self, n: usize) -> Result<u32, Status> {
+        self.range(n).map(|range| u32::try_from(range.len()).unwrap())
+    }
+
+    fn read(&self, n: usize, at: u32, to: &mut [u8]) -> Result<(), Status> {
+        let part = self.range(n)?.get(at as usize..).and_then(|own| own.get(..to.len()));
+        to.copy_from_slice(part.ok_or(Status::INVALID_FIELD)?);
+        Ok(())
+    }
+
+    fn write(&mut self, n: usize, at: u32, from: &[u8]) -> Result<(), Status> {
+        assert_eq!(n, RESULTS);
+        let part = self.results.get_mut(at as usize..);
+        let part = part.and_then(|own| own.get_mut(..from.len()));
+        part.ok_or(Status::INVALID_FIELD)?.copy_from_slice(from);
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Status> {
+        let left = self.n_left.get().checked_sub(1).ok_or(Status::ABORT_REQUESTED)?;
+        self.n_left.set(left);
+        Ok(())
+    }
+}
 
 /// Three ranges, as a host fills them.
 struct Batch {
@@ -89,10 +136,15 @@ impl Batch {
     fn run_with(&self, table: &[u8], parameters: Parameters) -> Result<Vec<u8>, Status> {
         let bytes = 4096 + self.head.sample_bytes as usize * self.items.len();
         let mut results = vec![0xdd; bytes];
-        let ranges = Ranges { records: &self.records, table, results: &mut results };
-        let done = run(&mut Bench::new(&Shared::default()), parameters, ranges)?;
+        let mut ranges = self.ranges(table, &mut results);
+        let mut bench = Bench::new(&Shared::default());
+        let done = run(&mut bench, parameters, &mut ranges)?;
         assert_eq!(done.n_items as usize, self.items.len());
         Ok(results)
+    }
+
+    fn ranges<'a>(&'a self, table: &'a [u8], results: &'a mut [u8]) -> Ranges<'a> {
+        Ranges { records: &self.records, table, results, n_left: Cell::new(u32::MAX) }
     }
 
     fn made(&self, results: &[u8], n: u32) -> Made {
@@ -109,9 +161,6 @@ impl Batch {
 fn a_batch_is_what_the_host_makes() {
     let images = images(5);
     let batch = Batch::of(&images);
-    let reached = reach(&batch.table(), batch.head.parameters()).unwrap();
-    assert!(reached.0 as usize <= batch.records.len());
-    assert_eq!(reached.1, 4096 + batch.head.sample_bytes * 5);
     let results = batch.run().unwrap();
     let (pipeline, mut scratch) = (pipeline(&batch.recipe), Scratch::default());
     for (n, (image, item)) in images.iter().zip(&batch.items).enumerate() {
@@ -130,6 +179,9 @@ fn a_batch_is_what_the_host_makes() {
     let sum = Results::read(&results[16..]).unwrap();
     assert_eq!((sum.n_items, sum.n_failed), (5, 0));
     assert_eq!(sum.checksum, XxHash3_64::oneshot(&results[4096..]));
+    let answers_end = 16 + Results::BYTES + 5 * Made::BYTES;
+    let is_untouched = |own: &[u8]| own.iter().all(|byte| *byte == 0xdd);
+    assert!(is_untouched(&results[..16]) && is_untouched(&results[answers_end..4096]));
     let coded: usize = images.iter().map(Vec::len).sum();
     assert_eq!(sum.coded_bytes, coded as u64);
 }
@@ -140,14 +192,10 @@ fn an_execution_ends_before_the_first_item_for_which_it_may_not_go_on() {
     let bytes = 4096 + batch.head.sample_bytes as usize * 3;
     let mut results = vec![0xdd; bytes];
     let table = batch.table();
-    let ranges = Ranges { records: &batch.records, table: &table, results: &mut results };
-    let n_asked = std::cell::Cell::new(0);
-    let check = || {
-        n_asked.set(n_asked.get() + 1);
-        if n_asked.get() < 3 { Ok(()) } else { Err(Status::ABORT_REQUESTED) }
-    };
+    let mut ranges = batch.ranges(&table, &mut results);
+    ranges.n_left = Cell::new(2);
     let mut bench = Bench::new(&Shared::default());
-    let ended = run_while(&mut bench, batch.head.parameters(), ranges, check);
+    let ended = run(&mut bench, batch.head.parameters(), &mut ranges);
     assert_eq!(ended.unwrap_err(), Status::ABORT_REQUESTED);
     let whole = batch.run().unwrap();
     for n in 0..3 {
@@ -205,7 +253,6 @@ fn a_table_that_is_none_is_refused() {
             Status::INVALID_FIELD,
             "{len} bytes"
         );
-        assert!(reach(&table[..len], parameters).is_err());
     }
     let Parameters(one, two) = parameters;
     for other in
@@ -248,9 +295,8 @@ fn any_byte_may_be_wrong() {
             let mut table = table.clone();
             table[at] = value;
             let parameters = batch.head.parameters();
-            let ranges =
-                Ranges { records: &batch.records, table: &table, results: &mut results };
-            if let Ok(done) = run(&mut bench, parameters, ranges) {
+            let mut ranges = batch.ranges(&table, &mut results);
+            if let Ok(done) = run(&mut bench, parameters, &mut ranges) {
                 assert_eq!(done.n_items, 1, "byte {at} is {value}");
             }
         }

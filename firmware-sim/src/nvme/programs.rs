@@ -156,10 +156,7 @@ impl Ranges {
     }
 
     fn write(&self, n: usize, at: u32, from: &[u8]) -> Result<(), Status> {
-        self.memory.write(self.address(n, at, from.len())?, from.len(), |to| {
-            to.copy_from_slice(from);
-            Ok(())
-        })
+        self.memory.put(self.address(n, at, from.len())?, from)
     }
 
     fn range(&self, n: usize) -> Result<&MemoryRange, Status> {

@@ -297,16 +297,13 @@ impl Subsystem {
                 if data.len() != bytes as usize {
                     return Err(Status::DATA_SGL_LENGTH);
                 }
-                own.write(to, data.len(), |there| {
-                    there.copy_from_slice(data);
-                    Ok(())
-                })?;
+                own.put(to, data)?;
                 self.count_write(bytes.into());
             }
             MemoryCommand::Fill { from, bytes } => {
                 own.check(from, bytes.into())?;
-                own.write(from, bytes as usize, |there| {
-                    there.fill(0);
+                own.write(from, bytes as usize, |_, piece| {
+                    piece.fill(0);
                     Ok(())
                 })?;
             }

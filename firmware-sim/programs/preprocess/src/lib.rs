@@ -1,12 +1,12 @@
-//! `preprocess_batch_v1` as a program that a host loads: the function that the device's own program calls, with the
-//! ranges copied into the memory of the program and back.
+//! `preprocess_batch_v1` as a program that a host loads: the function that the device's own program calls, for ranges
+//! that it reads and writes as the sandbox lets it.
 //!
 //! It makes the same bytes. One thing differs: code that breaks on an item ends the execution here (06h), since
 //! nothing catches a panic in a WebAssembly module.
 
 use bothends_nvme::Status;
-use bothends_nvme::preprocess::{Parameters, RECORDS, RESULTS, TABLE};
-use bothends_preprocess::{Bench, Ranges, Shared, reach, run};
+use bothends_nvme::preprocess::Parameters;
+use bothends_preprocess::{Bench, Memory, Shared, run};
 
 csd_program::entry!(entry);
 
@@ -21,21 +21,25 @@ pub fn entry(parameter_1: u64, parameter_2: u64) -> u64 {
 }
 
 fn batch(parameters: Parameters) -> Result<u32, Status> {
-    let table = first(TABLE, u32::MAX)?;
-    let (records, results) = reach(&table, parameters)?;
-    let records = first(RECORDS, records)?;
-    let all = csd_program::range_bytes(RESULTS as u32).ok_or(Status::INVALID_FIELD)?;
-    let mut results = vec![0; results.min(all) as usize];
-    let ranges = Ranges { records: &records, table: &table, results: &mut results };
-    let done = run(&mut Bench::new(&Shared::default()), parameters, ranges)?;
-    csd_program::write(RESULTS as u32, 0, &results);
+    let done = run(&mut Bench::new(&Shared::default()), parameters, &mut Ranges)?;
     Ok(done.n_items)
 }
 
-/// The first bytes of a range, or all where it has no more.
-fn first(range: usize, bytes: u32) -> Result<Vec<u8>, Status> {
-    let all = csd_program::range_bytes(range as u32).ok_or(Status::INVALID_FIELD)?;
-    let mut own = vec![0; all.min(bytes) as usize];
-    csd_program::read(range as u32, 0, &mut own);
-    Ok(own)
+/// The ranges of the execution. Bytes that are not there end it.
+struct Ranges;
+
+impl Memory for Ranges {
+    fn range_bytes(&self, n: usize) -> Result<u32, Status> {
+        csd_program::range_bytes(n as u32).ok_or(Status::INVALID_FIELD)
+    }
+
+    fn read(&self, n: usize, at: u32, to: &mut [u8]) -> Result<(), Status> {
+        csd_program::read(n as u32, at, to);
+        Ok(())
+    }
+
+    fn write(&mut self, n: usize, at: u32, from: &[u8]) -> Result<(), Status> {
+        csd_program::write(n as u32, at, from);
+        Ok(())
+    }
 }

@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use bothends_nvme::Status;
-use bothends_nvme::preprocess::{PROGRAM, Parameters, RECORDS, RESULTS, TABLE};
-use bothends_preprocess::{Bench, Ranges, Shared, reach, run_while};
+use bothends_nvme::preprocess::{PROGRAM, Parameters};
+use bothends_preprocess::{Bench, Memory, Shared, run};
 use bothends_slots::available_bytes;
 
 use super::{Call, Done, Program, Work};
@@ -36,24 +36,36 @@ impl Program for Batches {
 
     fn run(&self, call: &Call<'_>) -> Result<Done, Status> {
         let parameters = Parameters(call.parameter_1, call.parameter_2);
-        let mut table = vec![0; call.range_bytes(TABLE)? as usize];
-        call.read(TABLE, 0, &mut table)?;
-        let (records_end, results_end) = reach(&table, parameters)?;
-        // An item that reaches beyond its range is answered as wrong.
-        let mut records = vec![0; records_end.min(call.range_bytes(RECORDS)?) as usize];
-        call.read(RECORDS, 0, &mut records)?;
-        let mut results = vec![0; results_end.min(call.range_bytes(RESULTS)?) as usize];
         let free = self.benches.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut bench = free.unwrap_or_else(|| Bench::new(&self.shared));
-        let ranges = Ranges { records: &records, table: &table, results: &mut results };
-        let done = run_while(&mut bench, parameters, ranges, || call.check());
+        let done = run(&mut bench, parameters, &mut Ranges(call));
         self.benches.lock().unwrap_or_else(PoisonError::into_inner).push(bench);
         let done = done?;
-        call.write(RESULTS, 0, &results)?;
         let (coded_bytes, pixels) = (done.coded_bytes, done.pixels);
         Ok(Done {
             value: done.n_items.into(),
             work: Work::Images { coded_bytes, pixels },
         })
+    }
+}
+
+/// The ranges that a call has.
+struct Ranges<'a>(&'a Call<'a>);
+
+impl Memory for Ranges<'_> {
+    fn range_bytes(&self, n: usize) -> Result<u32, Status> {
+        self.0.range_bytes(n)
+    }
+
+    fn read(&self, n: usize, at: u32, to: &mut [u8]) -> Result<(), Status> {
+        self.0.read(n, at, to)
+    }
+
+    fn write(&mut self, n: usize, at: u32, from: &[u8]) -> Result<(), Status> {
+        self.0.write(n, at, from)
+    }
+
+    fn check(&self) -> Result<(), Status> {
+        self.0.check()
     }
 }
