@@ -212,7 +212,8 @@ impl CsdError {
 /// 2. [`Producer`]'s contract; at most [`Capabilities::slots`] jobs at a time. A device may
 ///    answer late, or twice: what answers no job under way is [`Polled::Extra`], and what is
 ///    of an earlier session is not heard at all.
-/// 3. No call blocks longer than its timeout ([`job::CONTROL_TIMEOUT`] where none is given).
+/// 3. No call blocks longer than its timeout ([`job::CONTROL_TIMEOUT`] where none is given), and a result that is
+///    arriving longer than a second for each MiB of it.
 /// 4. After [`CsdError::LinkLost`] or [`CsdError::Malformed`] every call fails the same way.
 /// 5. Dropping a transport tells the device that the host is gone.
 ///

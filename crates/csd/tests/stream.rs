@@ -22,7 +22,7 @@ use bothends_csd::{
     Answer, Capabilities, CsdError, Declined, DeviceStats, Ending, Finished, Inquiry,
     Job, JobId, JobTerms, RecordDigest, Refused, Serve, Session, SessionId, Transport,
 };
-use bothends_slots::{HostSlot, Polled, Producer, Ring, RingConfig};
+use bothends_slots::{HostSlot, Outcome, Polled, Producer, Ring, RingConfig};
 
 static RUN_ON: AtomicBool = AtomicBool::new(false);
 
@@ -352,7 +352,7 @@ fn a_result_that_stays_away_is_a_lost_link_in_time() {
     }
 }
 
-/// A device that sends byte after byte has no more time for a result than one that sends none.
+/// A device that sends byte after byte has little more time for a result than one that sends none.
 #[test]
 fn a_result_that_trickles_in_is_a_lost_link_in_time() {
     for is_wanted in [true, false] {
@@ -362,7 +362,11 @@ fn a_result_that_trickles_in_is_a_lost_link_in_time() {
             Stream::over_socket(host.into(), "peer".into(), key(""), timeout).unwrap();
         say_done(&mut peer, 1 << 28);
         // Until the host hangs up; minutes, if it did not.
-        let trickle = thread::spawn(move || while peer.write_all(&[7]).is_ok() {});
+        let trickle = thread::spawn(move || {
+            while peer.write_all(&[7]).is_ok() {
+                thread::sleep(Duration::from_micros(100));
+            }
+        });
         let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 1 << 28 }).unwrap();
         transport.hello().unwrap();
         let session = Session { max_batch: 2, ..conformance::session(1 << 27) };
@@ -378,6 +382,46 @@ fn a_result_that_trickles_in_is_a_lost_link_in_time() {
         assert!(began.elapsed() < Duration::from_secs(60), "no deadline");
         drop(transport);
         trickle.join().unwrap();
+    }
+}
+
+/// Over a slow link a large result takes longer than an answer may, and is not lost.
+#[test]
+fn a_result_that_comes_slowly_but_steadily_arrives() {
+    const PART_BYTES: u32 = 1 << 18;
+    for is_wanted in [true, false] {
+        let (host, mut peer) = UnixStream::pair().unwrap();
+        let timeout = Duration::from_secs(1);
+        let mut transport =
+            Stream::over_socket(host.into(), "peer".into(), key(""), timeout).unwrap();
+        say_done(&mut peer, 20 * u64::from(PART_BYTES));
+        let slow = thread::spawn(move || {
+            for _ in 0..20 {
+                peer.write_all(&[7; PART_BYTES as usize]).unwrap();
+                thread::sleep(Duration::from_millis(100));
+            }
+            peer
+        });
+        let slot_bytes = 20 * PART_BYTES as usize;
+        let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes }).unwrap();
+        transport.hello().unwrap();
+        let session = Session { max_batch: 2, ..conformance::session(10 * PART_BYTES) };
+        transport.open(&session).unwrap();
+        transport.submit(job(0), ring.take(Duration::ZERO).unwrap()).unwrap();
+        if !is_wanted {
+            transport.abandon().unwrap();
+        }
+        let began = Instant::now();
+        let polled = transport.poll(timeout).unwrap();
+        assert!(began.elapsed() > timeout, "it was not slow: {:?}", began.elapsed());
+        // It is wrong, since it is all sevens, and whole.
+        let is_here = match polled {
+            Polled::Completion(done) => matches!(done.outcome, Outcome::Failed { .. }),
+            Polled::Extra => true,
+            Polled::Nothing => false,
+        };
+        assert!(is_here);
+        drop(slow.join().unwrap());
     }
 }
 

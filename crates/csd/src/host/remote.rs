@@ -24,7 +24,8 @@ use crate::{CsdError, Transport};
 ///
 /// # Contract
 ///
-/// No call outlasts its deadline. [`CsdError::LinkLost`] and [`CsdError::Malformed`] end the
+/// No call outlasts its deadline, which every byte of a payload moves on by what it takes on the slowest link.
+/// [`CsdError::LinkLost`] and [`CsdError::Malformed`] end the
 /// link for good. After an answer with a payload the caller takes that or drops it before it
 /// receives again.
 pub trait Link: Send + Debug {
@@ -51,7 +52,7 @@ pub trait Link: Send + Debug {
     /// the payload's, and the link is good.
     ///
     /// # Errors
-    /// Link errors, also where the payload stays away beyond the deadline.
+    /// Link errors, also where the payload stays away, or arrives more slowly than the slowest link brings it.
     fn take_payload(
         &mut self,
         dst: &mut [u8],
@@ -226,8 +227,8 @@ impl<L: Link> Remote<L> {
         Ok(())
     }
 
-    /// Matches an answer with its job and brings its payload there. A payload that has begun
-    /// to arrive is waited for as an answer is.
+    /// Matches an answer with its job and brings its payload there. The first byte of a payload is waited for as an
+    /// answer is.
     fn take(
         &mut self,
         session: SessionId,

@@ -17,6 +17,7 @@ use crate::channel::{Channel, READ_BYTES, noise, tls};
 use crate::host::remote::{Link, Remote, refusal};
 use crate::socket::{Readiness, Socket, left_until};
 use crate::words::address::Address;
+use crate::words::job::transfer_time;
 use crate::words::key::{self, Role};
 use crate::words::trust::Protection;
 use crate::words::wire::{HEADER_BYTES, Header, Message};
@@ -157,19 +158,20 @@ impl Link for StreamLink {
         deadline: Instant,
     ) -> Result<Result<u64, String>, CsdError> {
         let mut payload = Payload::new(dst);
+        let mut n_read = 0;
         while !payload.is_whole() {
-            self.fill(&mut payload, deadline)?;
+            n_read += self.fill(&mut payload, deadline + transfer_time(n_read))?;
         }
         Ok(Ok(payload.checksum()))
     }
 
     fn drop_payload(&mut self, len: u64, deadline: Instant) -> Result<(), CsdError> {
-        let mut left = len;
+        let mut n_read = 0;
         let mut scratch = vec![0; READ_BYTES];
-        while left > 0 {
-            let most = usize::try_from(left).unwrap_or(usize::MAX).min(READ_BYTES);
-            let mut dropped = Plain::new(&mut scratch[..most]);
-            left -= self.fill(&mut dropped, deadline)? as u64;
+        while n_read < len {
+            let most = usize::try_from(len - n_read).unwrap_or(usize::MAX);
+            let mut dropped = Plain::new(&mut scratch[..most.min(READ_BYTES)]);
+            n_read += self.fill(&mut dropped, deadline + transfer_time(n_read))?;
         }
         Ok(())
     }
@@ -228,23 +230,19 @@ impl StreamLink {
         refusal(self.receive(deadline).ok()??)
     }
 
-    /// Reads what comes next of a payload; one that stays away is a lost link, for nothing can follow it.
+    /// Reads what comes next of a payload; one that stays away is a lost link, for nothing can follow it. What is in
+    /// the socket is read after the deadline, too: this host may have been suspended.
     fn fill(
         &mut self,
         to: &mut dyn Destination,
         deadline: Instant,
-    ) -> Result<usize, CsdError> {
+    ) -> Result<u64, CsdError> {
         let lost = CsdError::lost("read a result");
-        let most = to.room().len().min(READ_BYTES);
         // From a device that must not fall silent every byte counts.
         let patience = self.patience.unwrap_or_else(|| left_until(deadline));
-        let n = self.channel.fill(to, patience, deadline).map_err(&lost)?;
-        // A byte now and then extends nothing. What was there in time is read, also late, as long as reads are full:
-        // a record of Noise or TLS is shorter, and the batch is made again.
-        let is_late = n < most && Instant::now() >= deadline && !to.room().is_empty();
-        match n == 0 || is_late {
-            true => Err(lost(io::ErrorKind::TimedOut.into())),
-            false => Ok(n),
+        match self.channel.fill(to, patience, deadline).map_err(&lost)? {
+            0 => Err(lost(io::ErrorKind::TimedOut.into())),
+            n => Ok(n as u64),
         }
     }
 

@@ -360,6 +360,15 @@ pub struct EnergyReading {
 /// How long a transport may wait for an answer on the control plane.
 pub const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Bytes of a result that arrive in a second over the slowest link that is worth having: 8.4 Mb/s, a batch of 256
+/// `f32` samples in two and a half minutes.
+const SLOWEST_LINK: u64 = 1 << 20;
+
+/// By how much so many bytes of a result move its deadline on.
+pub(crate) fn transfer_time(bytes: u64) -> Duration {
+    Duration::from_micros(bytes.saturating_mul(1_000_000) / SLOWEST_LINK)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
