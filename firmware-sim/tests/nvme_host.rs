@@ -1,7 +1,8 @@
 //! The host's own NVMe transport against the target: it conforms, and one host at a time has the memory.
 #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,19 +20,44 @@ struct Site {
     exercise: Exercise,
     target: Target,
     data: PathBuf,
-    _dir: tempfile::TempDir,
+    n_blocks: u64,
+    dir: tempfile::TempDir,
 }
+
+/// Blocks after the data set that hold nothing.
+const SPARE: u64 = 256;
 
 impl Site {
     fn new(memory_bytes: usize) -> Self {
+        Self::with(memory_bytes, |_, media| media)
+    }
+
+    /// With the data set's files in an image, and blocks after them.
+    fn with_spare_blocks() -> Self {
+        Self::with(64 << 20, |dir, media| {
+            let image = std::fs::File::create(dir.join("image")).unwrap();
+            for (path, first, _) in media.files() {
+                image.write_all_at(&std::fs::read(path).unwrap(), first * 4096).unwrap();
+            }
+            image.set_len((media.n_blocks() + SPARE) * 4096).unwrap();
+            BlockMedia::open(&dir.join("image")).unwrap()
+        })
+    }
+
+    fn with(
+        memory_bytes: usize,
+        media: impl FnOnce(&Path, BlockMedia) -> BlockMedia,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         std::fs::create_dir(&data).unwrap();
         let exercise = Exercise::prepare(&data).unwrap();
+        let media = media(dir.path(), BlockMedia::open(&data).unwrap());
+        let n_blocks = media.n_blocks();
         let subsystem = Subsystem::new(SubsystemConfig {
             name: NAME.to_owned(),
             serial: "TEST0".to_owned(),
-            media: BlockMedia::open(&data).unwrap(),
+            media,
             memory_bytes,
             programs: vec![Arc::new(Checksum), Arc::new(Batches::new(2))],
         });
@@ -41,7 +67,7 @@ impl Site {
             cores: 2,
         };
         let target = Target::start(&config, subsystem).unwrap();
-        Self { exercise, target, data, _dir: dir }
+        Self { exercise, target, data, n_blocks, dir }
     }
 
     fn connect(&self, options: &str) -> Result<Box<dyn Transport>, CsdError> {
@@ -80,6 +106,36 @@ fn a_device_of_little_memory_conforms() {
     let site = Site::new(2 << 20);
     let mut device = site.connect("?digests=on").unwrap();
     conformance::all(&mut *device, &site.exercise);
+}
+
+/// Results may go by way of blocks that are spared, and nowhere else.
+#[test]
+fn a_device_with_blocks_for_results_conforms() {
+    let site = Site::with_spare_blocks();
+    let image = || std::fs::read(site.dir.path().join("image")).unwrap();
+    let (before, n_data) = (image(), site.n_blocks - SPARE);
+    let scratch = format!("?scratch={}+{}", n_data + 8, SPARE - 16);
+    let mut device = site.connect(&scratch).unwrap();
+    conformance::all(&mut *device, &site.exercise);
+    drop(device);
+    let after = image();
+    let [begin, end] = [n_data + 8, n_data + SPARE - 8].map(|n| n as usize * 4096);
+    assert!(before[..begin] == after[..begin] && before[end..] == after[end..]);
+    assert!(after[begin..end].iter().any(|byte| *byte != 0), "it was not used");
+}
+
+#[test]
+fn blocks_that_hold_data_or_are_not_there_are_no_place_for_results() {
+    let site = Site::with_spare_blocks();
+    let n_data = site.n_blocks - SPARE;
+    for (first, n) in [(0, 1), (n_data - 1, 2), (n_data, SPARE + 1), (u64::MAX - 9, 9)] {
+        let refused = site.open(&format!("?scratch={first}+{n}")).unwrap_err();
+        let said = refused.to_string();
+        assert!(said.contains("would overwrite the data set, or is not there"), "{said}");
+    }
+    let refused = site.open("").unwrap_err().to_string();
+    assert!(refused.contains("blocks, and the device has"), "{refused}");
+    site.open(&format!("?scratch={n_data}+1")).unwrap();
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! There is no agent at the other end. The host computes where records are on the device's blocks (`media.rs`),
 //! divides its memory into lanes (`lanes.rs`), and for each part of a batch (`part.rs`) has the device copy the
-//! records there, run its program on them and give the samples back (`floor.rs`). A `Carrier` brings commands
+//! records there, run its program on them and give the samples back (`floor.rs`), out of its memory or by way of blocks
+//! that the user has spared (`placement.rs`). A `Carrier` brings commands
 //! there: `fabrics.rs` is NVMe/TCP in user space, `kernel.rs` Linux' own driver, whose nodes `nodes.rs` finds.
 //! `drive.rs` is what the device is.
 //!
@@ -18,6 +19,7 @@ mod lanes;
 mod media;
 mod nodes;
 mod part;
+mod placement;
 mod sum;
 
 use std::path::PathBuf;
@@ -33,7 +35,7 @@ use bothends_slots::{Job, JobId, Lost, Polled, Producer, Rejected, Slot};
 
 use crate::host::credits::{Credits, Redeemed, refuse};
 use crate::host::fuse::Fuse;
-use crate::words::address::{MediaAt, NvmeDrive, NvmeTarget};
+use crate::words::address::{BlockUse, NvmeDrive, NvmeTarget};
 use crate::words::job::{
     Answer, Capabilities, DeviceStats, Inquiry, PROTOCOL_VERSION, RecordDigest, Session,
 };
@@ -46,6 +48,7 @@ use kernel::Kernel;
 use lanes::{Layout, N_LANES};
 use media::{Media, Span};
 use part::Terms;
+use placement::Placement;
 
 pub use media::files;
 
@@ -64,7 +67,7 @@ const DELETE: &str = "delete a set of memory ranges";
 #[derive(Debug)]
 pub(crate) struct Nvme {
     carrier: Box<dyn Carrier>,
-    media: MediaAt,
+    blocks: BlockUse,
     /// The folder of the data set, where there is one.
     folder: Option<PathBuf>,
     timeout: Duration,
@@ -86,7 +89,7 @@ impl Nvme {
         folder: Option<PathBuf>,
     ) -> Result<Self, CsdError> {
         let carrier = Box::new(Fabric::connect(target, timeout)?);
-        Ok(Self::of(carrier, target.media.clone(), (timeout, folder)))
+        Ok(Self::of(carrier, target.blocks.clone(), (timeout, folder)))
     }
 
     /// Reaches a drive through Linux' own driver.
@@ -96,17 +99,17 @@ impl Nvme {
         folder: Option<PathBuf>,
     ) -> Result<Self, CsdError> {
         let carrier = Box::new(Kernel::open(drive)?);
-        Ok(Self::of(carrier, drive.media.clone(), (timeout, folder)))
+        Ok(Self::of(carrier, drive.blocks.clone(), (timeout, folder)))
     }
 
     fn of(
         carrier: Box<dyn Carrier>,
-        media: MediaAt,
+        blocks: BlockUse,
         (timeout, folder): (Duration, Option<PathBuf>),
     ) -> Self {
         Self {
             carrier,
-            media,
+            blocks,
             folder,
             timeout,
             credits: Credits::default(),
@@ -170,8 +173,9 @@ impl Nvme {
         );
         let device = (drive.memory_bytes, drive.transfer);
         let layout = Layout::new(device, sizes).map_err(refused)?;
-        let at = (&self.media, self.folder.as_deref());
+        let at = (&self.blocks, self.folder.as_deref());
         let media = Media::of(&table, at, drive.media)?;
+        self.blocks.scratch.map_or(Ok(()), |scratch| media.spares(scratch))?;
         Ok(Terms {
             table,
             media,
@@ -393,6 +397,10 @@ impl Nvme {
         let deadline = self.deadline();
         self.divide(terms.layout, deadline)?;
         self.probe(&terms, deadline)?;
+        let block_bytes = self.drive()?.media.1;
+        if let Some(floor) = &mut self.floor {
+            floor.placement = Placement::new(self.blocks.scratch, block_bytes);
+        }
         self.terms = Some(terms);
         self.credits.begun(session);
         Ok(())

@@ -53,7 +53,7 @@ pub enum Address {
 /// The name that the subsystem of `firmware-sim` has if nobody gives it another.
 pub const NVME_SUBSYSTEM: &str = "nqn.2026-01.dev.bothends:csd";
 
-/// A subsystem: `nvme-tcp://HOST:PORT[/NQN][?media=DIR|image][&digests=on]`.
+/// A subsystem: `nvme-tcp://HOST:PORT[/NQN][?media=DIR|image][&scratch=FIRST+COUNT][&digests=on]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NvmeTarget {
     /// As in [`Address::Tcp`].
@@ -62,19 +62,66 @@ pub struct NvmeTarget {
     pub port: u16,
     /// The subsystem's name (NQN).
     pub subsystem: String,
-    /// What its blocks hold.
-    pub media: MediaAt,
+    /// What its blocks are for.
+    pub blocks: BlockUse,
     /// Whether headers and data have digests on the way.
     pub digests: Digest,
 }
 
-/// A drive of this machine: `nvme:///dev/ngXnY[?media=DIR|image]`.
+/// A drive of this machine: `nvme:///dev/ngXnY[?media=DIR|image][&scratch=FIRST+COUNT]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NvmeDrive {
     /// Any of its nodes: of a namespace or of its controller.
     pub node: PathBuf,
-    /// What its blocks hold.
+    /// What its blocks are for.
+    pub blocks: BlockUse,
+}
+
+/// What a device's blocks are for, as far as the host is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockUse {
+    /// What they hold.
     pub media: MediaAt,
+    /// Blocks that may be overwritten, and are, with results on their way to the host.
+    pub scratch: Option<BlockRange>,
+}
+
+impl BlockUse {
+    /// As options of an address, `media=` first.
+    fn options(&self) -> Vec<String> {
+        let media = self.media.value().map(|value| format!("media={value}"));
+        let scratch = self.scratch.map(|own| format!("scratch={own}"));
+        media.into_iter().chain(scratch).collect()
+    }
+}
+
+/// Blocks one after the other; as text `FIRST+COUNT`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BlockRange {
+    /// The first.
+    pub first: u64,
+    /// How many.
+    pub n_blocks: u64,
+}
+
+impl BlockRange {
+    fn parse(value: &str) -> Option<Self> {
+        let (first, n_blocks) = value.split_once('+')?;
+        let own = Self { first: first.parse().ok()?, n_blocks: n_blocks.parse().ok()? };
+        own.end().filter(|_| own.n_blocks > 0).map(|_| own)
+    }
+
+    /// The block after the last; `None` where no block has that number.
+    #[must_use]
+    pub fn end(self) -> Option<u64> {
+        self.first.checked_add(self.n_blocks)
+    }
+}
+
+impl fmt::Display for BlockRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", self.first, self.n_blocks)
+    }
 }
 
 /// What a device's blocks hold, as far as the host is told.
@@ -109,23 +156,34 @@ impl MediaAt {
 /// What follows the question mark of an address: options of devices that speak NVMe.
 #[derive(Debug)]
 struct NvmeOptions {
-    media: MediaAt,
+    blocks: BlockUse,
     /// As they are asked for, if anything is said about them.
     digests: Option<Digest>,
 }
 
 impl NvmeOptions {
     fn parse(options: &str) -> Result<Self, String> {
-        let mut own = Self { media: MediaAt::DataRoot, digests: None };
+        let blocks = BlockUse { media: MediaAt::DataRoot, scratch: None };
+        let mut own = Self { blocks, digests: None };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
                 Some(("media", value)) if !value.is_empty() => {
-                    own.media = MediaAt::parse(value);
+                    own.blocks.media = MediaAt::parse(value);
+                }
+                Some(("scratch", value)) => {
+                    let range = BlockRange::parse(value).ok_or_else(|| {
+                        format!(
+                            "`{value}` is not a range of blocks; write scratch=FIRST+COUNT, as \
+                             scratch=1000000+65536"
+                        )
+                    })?;
+                    own.blocks.scratch = Some(range);
                 }
                 Some(("digests", "on")) => own.digests = Some(Digest::On),
                 Some(("digests", "off")) => own.digests = Some(Digest::Off),
                 _ => {
-                    let known = "media=DIR, media=image, or digests=on for nvme-tcp://";
+                    let known = "media=DIR, media=image, scratch=FIRST+COUNT, or digests=on for \
+                                 nvme-tcp://";
                     return Err(unknown(option, known));
                 }
             }
@@ -144,11 +202,13 @@ impl NvmeDrive {
         let node = absolute(node).ok_or(
             "expected nvme:///dev/ngXnY with an absolute path, as `nvme list` shows",
         )?;
-        let NvmeOptions { media, digests } = NvmeOptions::parse(options)?;
+        let NvmeOptions { blocks, digests } = NvmeOptions::parse(options)?;
         match digests {
             // No network is in between, so that there are no PDUs that could have any.
-            Some(_) => Err(unknown("digests", "media=DIR or media=image")),
-            None => Ok(Self { node, media }),
+            Some(_) => {
+                Err(unknown("digests", "media=DIR, media=image or scratch=FIRST+COUNT"))
+            }
+            None => Ok(Self { node, blocks }),
         }
     }
 }
@@ -156,7 +216,7 @@ impl NvmeDrive {
 impl fmt::Display for NvmeDrive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "nvme://{}", self.node.display())?;
-        self.media.value().map_or(Ok(()), |media| write!(f, "?media={media}"))
+        write_options(f, &self.blocks.options())
     }
 }
 
@@ -175,29 +235,29 @@ impl NvmeTarget {
                 223 characters"
             ));
         }
-        let NvmeOptions { media, digests } = NvmeOptions::parse(options)?;
+        let NvmeOptions { blocks, digests } = NvmeOptions::parse(options)?;
         let digests = digests.unwrap_or_default();
-        Ok(Self { host, port, subsystem: subsystem.to_owned(), media, digests })
+        Ok(Self { host, port, subsystem: subsystem.to_owned(), blocks, digests })
     }
 }
 
 impl fmt::Display for NvmeTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port, subsystem, media, digests } = self;
+        let Self { host, port, subsystem, blocks, digests } = self;
         match host.contains(':') {
             true => write!(f, "nvme-tcp://[{host}]:{port}/{subsystem}")?,
             false => write!(f, "nvme-tcp://{host}:{port}/{subsystem}")?,
         }
-        let mut joint = '?';
-        if let Some(media) = media.value() {
-            write!(f, "{joint}media={media}")?;
-            joint = '&';
+        let mut options = blocks.options();
+        if *digests == Digest::On {
+            options.push("digests=on".to_owned());
         }
-        match digests {
-            Digest::On => write!(f, "{joint}digests=on"),
-            Digest::Off => Ok(()),
-        }
+        write_options(f, &options)
     }
+}
+
+fn write_options(f: &mut fmt::Formatter<'_>, options: &[String]) -> fmt::Result {
+    if options.is_empty() { Ok(()) } else { write!(f, "?{}", options.join("&")) }
 }
 
 impl Address {
@@ -364,6 +424,8 @@ mod tests {
             "nvme:///dev/ng0n1",
             "nvme:///dev/nvme3?media=image",
             "nvme:///dev/ng0n1?media=/data/train",
+            "nvme:///dev/ng0n1?scratch=7+18446744073709551608",
+            "nvme-tcp://nas:1/nqn.2026-01.dev.bothends:csd?media=image&scratch=0+1&digests=on",
         ] {
             let address: Address = spec.parse().unwrap();
             assert_eq!(address.to_string(), spec);
@@ -393,7 +455,11 @@ mod tests {
             ("nvme2:///dev/ng0n1", "or nvme:///dev/ngXnY"),
             ("nvme://ng0n1", "nvme:///dev/ngXnY with"),
             ("nvme://", "nvme:///dev/ngXnY with"),
-            ("nvme:///dev/ng0n1?digests=on", "media=DIR or media=image"),
+            ("nvme:///dev/ng0n1?digests=on", "media=image or scratch="),
+            ("nvme:///dev/ng0n1?scratch=", "write scratch=FIRST+COUNT"),
+            ("nvme:///dev/ng0n1?scratch=7", "write scratch=FIRST+COUNT"),
+            ("nvme:///dev/ng0n1?scratch=7+0", "write scratch=FIRST+COUNT"),
+            ("nvme-tcp://nas:1?scratch=18446744073709551615+1", "not a range of blocks"),
             ("nvme:///dev/ng0n1?media=", "media=DIR, media=image"),
             ("nvme-tcp://nas", "nvme-tcp://HOST:PORT[/NQN] with"),
             ("nvme-tcp://nas:1/x", "not an NQN"),

@@ -1,15 +1,15 @@
 //! Batches under way: which part of which is on which lane, and what has come of its commands.
 //!
-//! An execution takes three steps: the memory is filled, the program runs, results are read into the slot. The
-//! commands of a step go side by side. While a lane is at one step the other is at its own, so that copies and
-//! reads of one part overlap with the program's work on another.
+//! An execution takes three steps: the memory is filled, the program runs, results are read into the slot; or four,
+//! where they are copied to blocks before (`placement.rs`). The commands of a step go side by side. While a lane is at
+//! one step the other is at its own, so that copies and reads of one part overlap with the program's work on another.
+
+mod run;
 
 use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use bothends_nvme::host::{Content, Heard};
-use bothends_nvme::preprocess::{Made, Outcome, Results};
 use bothends_nvme::{Cqe, Sqe, Status};
 use bothends_slots::{HostSlot, Job, JobId, copy_past_caches};
 
@@ -18,29 +18,19 @@ use super::clock::{Clock, LOOK};
 use super::drive::Drive;
 use super::lanes::N_LANES;
 use super::part::{Next, Part, Terms};
+use super::placement::{Placement, Way};
 use super::sum::Sum;
-use crate::words::job::{DeviceStats, Ending};
-use crate::{CsdError, Finished, Product};
+use crate::words::job::DeviceStats;
+use crate::{CsdError, Finished};
+use run::{Run, Step, Work};
+
+pub(super) use run::ending;
 
 /// How long a program may work on a part of a batch, besides the time that its bytes take.
 const EXECUTE: Duration = Duration::from_secs(60);
 /// A device moves and decodes at least so many bytes in a second. The slowest one that is modelled decodes 7.2 MB/s on
 /// a core, for which both lanes may wait.
 const SLOWEST: u64 = 2 << 20;
-
-/// A batch that is being made.
-#[derive(Debug)]
-struct Work {
-    job: Job,
-    slot: HostSlot,
-    /// The first row that is on no lane yet.
-    next_row: usize,
-    n_on_lanes: usize,
-    bad: Vec<u32>,
-    damaged: Vec<u32>,
-    failed: Option<String>,
-    began: Instant,
-}
 
 /// What a command is for.
 #[derive(Debug, Clone, Copy)]
@@ -49,45 +39,12 @@ enum Errand {
     Fill,
     /// Runs the program.
     Execute,
-    /// Reads the answers.
-    Answers,
-    /// Reads samples, from this byte of the part's on.
-    Samples(usize),
+    /// Copies results to blocks.
+    Place,
+    /// Reads results, from this byte of all on.
+    Results(usize),
     /// Answers a question that is no part of a batch.
     Question,
-}
-
-/// A part of a batch on its lane.
-#[derive(Debug)]
-struct Run {
-    job: JobId,
-    part: Part,
-    step: Step,
-    /// Commands of this step that are not answered.
-    n_open: usize,
-    /// How long the step may take, and until when on the floor's clock.
-    given: Duration,
-    until: Duration,
-    failed: Option<String>,
-    answers: Vec<u8>,
-    samples: Sum,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Filling,
-    Executing,
-    Reading,
-}
-
-impl Step {
-    fn doing(self) -> &'static str {
-        match self {
-            Self::Filling => "copy records to its memory",
-            Self::Executing => "execute the program",
-            Self::Reading => "read results from its memory",
-        }
-    }
 }
 
 /// All that is under way on a device.
@@ -98,6 +55,7 @@ pub(super) struct Floor {
     clock: Clock,
     /// The sets of ranges, by lane.
     pub(super) range_sets: Vec<u16>,
+    pub(super) placement: Placement,
     works: VecDeque<Work>,
     lanes: [Option<Run>; N_LANES],
     todo: VecDeque<(usize, Errand, Sqe, Content)>,
@@ -119,6 +77,7 @@ impl Floor {
             timeout,
             clock: Clock::new(Instant::now()),
             range_sets: Vec::new(),
+            placement: Placement::default(),
             works: VecDeque::new(),
             lanes: [const { None }; N_LANES],
             todo: VecDeque::new(),
@@ -219,7 +178,7 @@ impl Floor {
 
     /// Puts the next part of a batch on a free lane.
     fn start(&mut self, lane: usize, terms: &Terms) {
-        let Self { works, drive, .. } = self;
+        let Self { works, drive, placement, .. } = self;
         let is_open =
             |work: &Work| work.failed.is_none() && work.next_row < work.job.samples.len();
         while let Some(work) = works.iter_mut().find(|work| is_open(work)) {
@@ -238,7 +197,13 @@ impl Floor {
                     work.n_on_lanes += 1;
                     let job = work.job.id;
                     self.counted.media_read_bytes += part.media_bytes;
-                    let fills = std::mem::take(&mut part.fills);
+                    let mut fills = std::mem::take(&mut part.fills);
+                    let [.., results] = terms.layout.ranges(lane, drive.memory);
+                    let sizes = (part.result_bytes() as u64, results.bytes.into());
+                    let way = placement.next(lane, sizes);
+                    if let Way::Blocks(blocks) = way {
+                        fills.push(Part::clear(drive, results.from, blocks));
+                    }
                     let n_open = fills.len();
                     let fill = |(entry, content)| (lane, Errand::Fill, entry, content);
                     self.todo.extend(fills.into_iter().map(fill));
@@ -251,6 +216,8 @@ impl Floor {
                         given,
                         until: self.clock.waited() + given,
                         failed: None,
+                        way,
+                        executed: Duration::ZERO,
                         answers: Vec::new(),
                         samples: Sum::default(),
                     });
@@ -272,34 +239,50 @@ impl Floor {
         }
         let Some(terms) = terms else { return };
         let drive = &self.drive;
-        match run.step {
-            Step::Filling => {
+        let [.., results] = terms.layout.ranges(lane, drive.memory);
+        let bytes = run.part.result_bytes() as u64;
+        let waited = self.clock.waited();
+        if run.step == Step::Executing {
+            run.executed = waited;
+        }
+        match (run.step, run.way) {
+            (Step::Filling, _) => {
                 let execute = run.part.execute(drive, self.range_sets[lane]);
                 self.todo.push_back((lane, Errand::Execute, execute, Content::None));
                 (run.step, run.n_open) = (Step::Executing, 1);
                 run.given = EXECUTE + time_of(run.part.media_bytes);
             }
-            Step::Executing | Step::Reading => {
-                let [.., results] = terms.layout.ranges(lane, drive.memory);
-                let (answers, bytes, samples) = run.part.reads(drive, results.from);
-                run.answers.clear();
-                let read = Content::ToHost(bytes);
-                self.todo.push_back((lane, Errand::Answers, answers, read));
-                run.n_open = 1 + samples.len();
-                for (entry, bytes, at) in samples {
+            (Step::Executing, Way::Blocks(blocks)) => {
+                let (entry, content) = Part::place(drive, results.from, blocks);
+                self.todo.push_back((lane, Errand::Place, entry, content));
+                (run.step, run.n_open) = (Step::Placing, 1);
+                run.given = self.timeout + time_of(bytes);
+            }
+            (_, way) => {
+                let reads = match way {
+                    Way::Memory => run.part.reads(drive, results.from),
+                    Way::Blocks(blocks) => Part::reads_of_blocks(drive, blocks),
+                };
+                run.answers = vec![0; run.part.answer_bytes()];
+                (run.step, run.n_open) = (Step::Reading, reads.len());
+                for (entry, bytes, at) in reads {
                     let read = Content::ToHost(bytes);
-                    self.todo.push_back((lane, Errand::Samples(at), entry, read));
+                    self.todo.push_back((lane, Errand::Results(at), entry, read));
                 }
-                run.step = Step::Reading;
-                run.given = self.timeout + time_of(run.part.sample_bytes() as u64);
+                run.given = self.timeout + time_of(bytes);
             }
         }
-        run.until = self.clock.waited() + run.given;
+        run.until = waited + run.given;
     }
 
     /// Takes a part off its lane and adds what it has come to to its batch.
     fn end(&mut self, lane: usize) {
         let Some(run) = self.lanes[lane].take() else { return };
+        if run.step == Step::Reading && run.failed.is_none() {
+            let time = self.clock.waited().saturating_sub(run.executed);
+            let bytes = run.part.result_bytes() as u64;
+            self.placement.took(run.way, bytes, time);
+        }
         let of = |work: &&mut Work| work.job.id == run.job;
         let Some(work) = self.works.iter_mut().find(of) else { return };
         work.n_on_lanes -= 1;
@@ -347,22 +330,24 @@ impl Floor {
             return;
         }
         let Some(run) = self.lanes.get_mut(lane).and_then(Option::as_mut) else { return };
-        match errand {
-            Errand::Answers => run.answers.extend_from_slice(bytes),
-            Errand::Samples(at) => {
-                let of = |work: &&mut Work| work.job.id == run.job;
-                let Some(work) = self.works.iter_mut().find(of) else { return };
-                let part = run.part.span();
-                let begin = part.start + at + from;
-                // What was read beyond the last sample, to whole dwords, is dropped.
-                let n = bytes.len().min(part.end.saturating_sub(begin));
-                if let Some(place) = work.slot.get_mut(begin..begin + n) {
-                    // The cache has `bytes`, and nobody here reads `place` soon.
-                    run.samples.add(at + from, &bytes[..n]);
-                    copy_past_caches(place, &bytes[..n]);
-                }
-            }
-            Errand::Fill | Errand::Execute | Errand::Question => {}
+        let Errand::Results(at) = errand else { return };
+        let (begin, n_answers) = (at + from, run.answers.len());
+        let (answers, samples) =
+            bytes.split_at(n_answers.saturating_sub(begin).min(bytes.len()));
+        if let Some(place) = run.answers.get_mut(begin..begin + answers.len()) {
+            place.copy_from_slice(answers);
+        }
+        let of = |work: &&mut Work| work.job.id == run.job;
+        let Some(work) = self.works.iter_mut().find(of) else { return };
+        let first = (begin + answers.len()).saturating_sub(n_answers);
+        let part = run.part.span();
+        let begin = part.start + first;
+        // What was read beyond the last sample, to whole dwords or blocks, is dropped.
+        let n = samples.len().min(part.end.saturating_sub(begin));
+        if let Some(place) = work.slot.get_mut(begin..begin + n) {
+            // The cache has `samples`, and nobody here reads `place` soon.
+            run.samples.add(first, &samples[..n]);
+            copy_past_caches(place, &samples[..n]);
         }
     }
 
@@ -387,6 +372,10 @@ impl Floor {
             let source =
                 std::io::Error::other(format!("the device says: {}", cqe.status));
             self.broken.get_or_insert(CsdError::LinkLost { doing, source });
+        } else if !cqe.status.is_success() && matches!(errand, Errand::Place) {
+            // The results are still in memory.
+            self.placement.close();
+            run.way = Way::Memory;
         } else if !cqe.status.is_success() {
             let reason = format!("the device cannot {doing}: {}", cqe.status);
             run.failed.get_or_insert(reason);
@@ -416,78 +405,14 @@ fn time_of(bytes: u64) -> Duration {
     Duration::from_millis(bytes.saturating_mul(1000) / SLOWEST)
 }
 
-impl Part {
-    /// Where its samples are in the slot of its batch.
-    fn span(&self) -> Range<usize> {
-        let begin = self.first_row * self.head.sample_bytes as usize;
-        begin..begin + self.sample_bytes()
-    }
-}
-
-impl Run {
-    /// What the device answers about the part, once its samples are in the slot.
-    fn answered(self, work: &mut Work) -> Result<(), String> {
-        let head = &self.part.head;
-        let malformed = || "the program's answer is malformed".to_owned();
-        let results = Results::read(&self.answers).ok_or_else(malformed)?;
-        let samples = work.slot.get(self.part.span()).ok_or_else(malformed)?;
-        if results.n_items != head.n_items {
-            return Err(malformed());
-        }
-        if self.samples.of(samples) != results.checksum {
-            return Err("its bytes do not match their checksum".to_owned());
-        }
-        for n in 0..head.n_items {
-            let part = head.made(n).and_then(|part| part.of(&self.answers));
-            let made = part.and_then(Made::read).ok_or_else(malformed)?;
-            let row = self.part.first_row + n as usize;
-            let row = u32::try_from(row).map_err(|_| malformed())?;
-            match made.outcome {
-                Outcome::Made => {}
-                Outcome::Damaged => work.damaged.push(row),
-                Outcome::Broke => {
-                    return Err("the program failed on a sample".to_owned());
-                }
-                Outcome::Bad | Outcome::Wrong | Outcome::Beyond => work.bad.push(row),
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Work {
-    fn finished(mut self) -> Finished {
-        self.bad.sort_unstable();
-        self.damaged.sort_unstable();
-        let device_ns =
-            u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let result = match self.failed {
-            Some(reason) => Err(reason),
-            // Each part was held against its checksum when it came.
-            None => {
-                Ok(Product { len: 0, checksum: 0, bad: self.bad, damaged: self.damaged })
-            }
-        };
-        let (job, slot) = (self.job.id, self.slot);
-        Finished { job, slot, result, device_ns, lateness_ns: 0 }
-    }
-}
-
-/// The answer to a batch whose samples take so many bytes and are in their place.
-pub(super) fn ending(result: Result<Product, String>, bytes: u64) -> Ending {
-    match result {
-        Err(reason) => Ending::Failed { reason },
-        Ok(Product { checksum, bad, damaged, .. }) => {
-            Ending::Done { len: bytes, checksum, bad, damaged }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
     use bothends_nvme::preprocess::{Head, Kind, Part as Place};
 
     use super::*;
+    use crate::words::address::BlockRange;
 
     fn floor() -> Floor {
         let drive = Drive {
@@ -526,6 +451,8 @@ mod tests {
             given: Duration::from_secs(10),
             until: Duration::ZERO,
             failed: None,
+            way: Way::Memory,
+            executed: Duration::ZERO,
             answers: Vec::new(),
             samples: Sum::default(),
         }
@@ -544,6 +471,23 @@ mod tests {
         let cqe = Cqe { result: 0, sq_head: 0, sq_id: 0, id: 7, status };
         floor.hear(Heard::Completion(cqe));
         floor.check(now).unwrap();
+    }
+
+    #[test]
+    fn results_that_cannot_be_copied_to_blocks_are_read_from_memory() {
+        let mut floor = floor();
+        let scratch = BlockRange { first: 4, n_blocks: 4 };
+        floor.placement = Placement::new(Some(scratch), 4096);
+        let way = Way::Blocks(BlockRange { first: 6, n_blocks: 1 });
+        floor.lanes[1] = Some(Run { step: Step::Placing, way, ..run() });
+        floor.errands.insert(7, (1, Errand::Place));
+        let status = Status::INVALID_FIELD;
+        let cqe = Cqe { result: 0, sq_head: 0, sq_id: 0, id: 7, status };
+        floor.hear(Heard::Completion(cqe));
+        let run = floor.lanes[1].as_ref().unwrap();
+        assert_eq!((run.way, run.n_open, &run.failed), (Way::Memory, 0, &None));
+        let mut later = (0..99).map(|_| floor.placement.next(1, (1, 4096)));
+        assert!(later.all(|way| way == Way::Memory));
     }
 
     #[test]

@@ -291,7 +291,7 @@ mod tests {
     use bothends_nvme::commands::{Execute, Memory};
 
     use super::*;
-    use crate::words::address::MediaAt;
+    use crate::words::address::{BlockUse, MediaAt};
 
     fn done(status: io::Result<u16>) -> DriveDone<'static> {
         DriveDone { id: 5, status, result: 1 << 40, data: &[] }
@@ -376,7 +376,8 @@ mod tests {
                 "`/dev/null` is not a device of Linux' NVMe driver; name one of",
             ),
         ] {
-            let drive = NvmeDrive { node: node.into(), media: MediaAt::DataRoot };
+            let blocks = BlockUse { media: MediaAt::DataRoot, scratch: None };
+            let drive = NvmeDrive { node: node.into(), blocks };
             let said = one_line(&Kernel::open(&drive).unwrap_err());
             assert!(said.contains(expected) && !said.contains('\n'), "{said}");
         }

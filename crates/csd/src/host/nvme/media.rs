@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use bothends_core::ids::SampleId;
 use bothends_core::sample::{Extent, FileIdx};
 use bothends_dataset::Table;
 
 use crate::CsdError;
-use crate::words::address::MediaAt;
+use crate::words::address::{BlockRange, BlockUse, MediaAt};
 
 /// Blocks of the media that hold a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,9 @@ pub(super) struct Span {
 #[derive(Debug)]
 pub(super) struct Media {
     first: Vec<u64>,
+    /// The first block after those that hold something.
+    end: u64,
+    n_blocks: u64,
     block_bytes: u32,
 }
 
@@ -39,15 +43,20 @@ impl Media {
     /// One line: the folder cannot be listed, or the blocks cannot hold its files.
     pub(super) fn of(
         table: &Table,
-        (at, folder): (&MediaAt, Option<&Path>),
+        (at, folder): (&BlockUse, Option<&Path>),
         (n_blocks, block_bytes): (u64, u32),
     ) -> Result<Self, CsdError> {
         let refused = |reason: String| CsdError::SessionRefused { reason };
         let n_files = table.n_files();
         let names = (0..n_files).map(|n| FileIdx(u32::try_from(n).unwrap_or(u32::MAX)));
-        let folder = match at {
+        let folder = match &at.media {
             MediaAt::Image if n_files == 1 => {
-                return Ok(Self { first: vec![0], block_bytes });
+                let mut own = Self { first: vec![0], end: 0, n_blocks, block_bytes };
+                let samples = (0..table.n_samples()).map(SampleId);
+                let spans = samples.filter_map(|sample| own.span(table.extent(sample)));
+                let ends = spans.map(|own| own.first.saturating_add(own.n_blocks.into()));
+                own.end = ends.max().unwrap_or(0);
+                return Ok(own);
             }
             MediaAt::Image => {
                 return Err(refused(format!(
@@ -82,7 +91,9 @@ impl Media {
             })
         };
         let first = names.map(find).collect::<Result<_, _>>()?;
-        if next != n_blocks {
+        // Blocks are spared where the user says so.
+        let is_whole = next == n_blocks || at.scratch.is_some() && next < n_blocks;
+        if !is_whole {
             return Err(CsdError::OtherData {
                 what: format!(
                     "the files of {} take {next} blocks, and the device has {n_blocks}",
@@ -90,7 +101,24 @@ impl Media {
                 ),
             });
         }
-        Ok(Self { first, block_bytes })
+        Ok(Self { first, end: next, n_blocks, block_bytes })
+    }
+
+    /// Makes sure that nothing of the data set is in `scratch`, and that the device has it.
+    ///
+    /// # Errors
+    /// One line.
+    pub(super) fn spares(&self, scratch: BlockRange) -> Result<(), CsdError> {
+        let is_there = scratch.end().is_some_and(|end| end <= self.n_blocks);
+        if is_there && scratch.first >= self.end {
+            return Ok(());
+        }
+        let Self { end, n_blocks, .. } = self;
+        let reason = format!(
+            "scratch={scratch} would overwrite the data set, or is not there: of the device's {n_blocks} blocks \
+             the first {end} hold it; name others that hold nothing, or leave scratch= out"
+        );
+        Err(CsdError::SessionRefused { reason })
     }
 
     /// The blocks of a record; `None` where nothing can be there.

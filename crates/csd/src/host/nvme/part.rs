@@ -3,7 +3,10 @@
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::sample::Encoding;
 use bothends_dataset::Table;
-use bothends_nvme::commands::{BlockSource, Execute, FastOnly, Memory, SourceFormat};
+use bothends_nvme::commands::{
+    BlockSource, Blocks, ByteSource, CopyToBlocks, Execute, FastOnly, Memory,
+    SourceFormat,
+};
 use bothends_nvme::host::Content;
 use bothends_nvme::preprocess::{Groups, Head, Item, Kind, Part as Place};
 use bothends_nvme::{Data, Sqe};
@@ -12,6 +15,7 @@ use bothends_slots::Job;
 use super::drive::Drive;
 use super::lanes::{Layout, samples_at};
 use super::media::{Media, Span};
+use crate::words::address::BlockRange;
 
 /// Most sources of one copy, whose number has 8 bits; and most blocks of a source, whose number has 16.
 const MOST_SOURCES: usize = 256;
@@ -219,29 +223,67 @@ impl Part {
         self.n_rows() * self.head.sample_bytes as usize
     }
 
-    /// What reads the answers, as one command, and the samples, each with where they begin among all.
-    pub(super) fn reads(
-        &self,
+    /// Bytes of its answers, which come before its samples.
+    pub(super) fn answer_bytes(&self) -> usize {
+        usize::try_from(samples_at(self.head.n_items.into())).unwrap_or(usize::MAX)
+    }
+
+    /// Bytes of its results: answers and samples.
+    pub(super) fn result_bytes(&self) -> usize {
+        self.answer_bytes() + self.sample_bytes()
+    }
+
+    /// What reads the results out of memory from `from` on, each with where its bytes begin among all.
+    pub(super) fn reads(&self, drive: &Drive, from: u64) -> Vec<(Sqe, u32, usize)> {
+        // Whole dwords: what is read too much is dropped.
+        let all = self.result_bytes().next_multiple_of(4);
+        let most = (drive.transfer as usize / 4 * 4).max(4);
+        let read = |at: usize| {
+            let bytes = u32::try_from((all - at).min(most)).unwrap_or(u32::MAX);
+            let read = Memory::Read { from: from + at as u64, bytes };
+            (read.entry(drive.memory, Data::NONE), bytes, at)
+        };
+        (0..all).step_by(most).map(read).collect()
+    }
+
+    /// What copies the results, in memory from `from` on, to `blocks`.
+    pub(super) fn place(drive: &Drive, from: u64, blocks: BlockRange) -> (Sqe, Content) {
+        let bytes = blocks.n_blocks * u64::from(drive.media.1);
+        let source = ByteSource {
+            nsid: drive.memory,
+            from,
+            bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+            fast_only: FastOnly::No,
+        };
+        let (first, format) = (blocks.first, SourceFormat::Bytes);
+        let copy = CopyToBlocks { first, n_sources: 1, format };
+        let entry = Blocks::Copy(copy).entry(drive.blocks, Data::NONE);
+        (entry, Content::ToController(source.bytes().to_vec()))
+    }
+
+    /// What reads them from the blocks, as [`Part::reads`] does from memory.
+    pub(super) fn reads_of_blocks(
         drive: &Drive,
-        results_from: u64,
-    ) -> (Sqe, u32, Vec<(Sqe, u32, usize)>) {
-        // Never more than a command may read: the layout has no more items.
-        let answers = samples_at(self.head.n_items.into());
-        let bytes = u32::try_from(answers).unwrap_or(u32::MAX);
-        let read = Memory::Read { from: results_from, bytes };
-        let first = (read.entry(drive.memory, Data::NONE), bytes);
-        let (mut samples, mut at) = (Vec::new(), 0);
-        let all = self.sample_bytes();
-        while at < all {
-            // Whole dwords: what is read too much is dropped.
-            let n = (all - at).min(drive.transfer as usize).next_multiple_of(4);
-            let bytes = u32::try_from(n).unwrap_or(u32::MAX);
-            let from = results_from + answers + at as u64;
-            let read = Memory::Read { from, bytes };
-            samples.push((read.entry(drive.memory, Data::NONE), bytes, at));
-            at += n;
-        }
-        (first.0, first.1, samples)
+        BlockRange { first, n_blocks }: BlockRange,
+    ) -> Vec<(Sqe, u32, usize)> {
+        let block = drive.media.1;
+        let most = (drive.transfer / block).clamp(1, MOST_BLOCKS);
+        let all = usize::try_from(n_blocks).unwrap_or(usize::MAX);
+        let read = |done: usize| {
+            let n = u32::try_from(all - done).map_or(most, |left| left.min(most));
+            let read = Blocks::Read { first: first + done as u64, n_blocks: n };
+            (read.entry(drive.blocks, Data::NONE), n * block, done * block as usize)
+        };
+        (0..all).step_by(most as usize).map(read).collect()
+    }
+
+    /// What zeroes, in memory from `from` on, what goes to the last of `blocks`: nobody is to find there what an earlier
+    /// execution has left.
+    pub(super) fn clear(drive: &Drive, from: u64, blocks: BlockRange) -> (Sqe, Content) {
+        let block = drive.media.1;
+        let from = from + blocks.n_blocks.saturating_sub(1) * u64::from(block);
+        let fill = Memory::Fill { from, bytes: block };
+        (fill.entry(drive.memory, Data::NONE), Content::None)
     }
 }
 
