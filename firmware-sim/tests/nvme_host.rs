@@ -119,7 +119,8 @@ fn a_device_with_blocks_for_results_conforms() {
     conformance::all(&mut *device, &site.exercise);
     drop(device);
     let after = image();
-    let [begin, end] = [n_data + 8, n_data + SPARE - 8].map(|n| n as usize * 4096);
+    let byte = |block: u64| usize::try_from(block * 4096).unwrap();
+    let (begin, end) = (byte(n_data + 8), byte(n_data + SPARE - 8));
     assert!(before[..begin] == after[..begin] && before[end..] == after[end..]);
     assert!(after[begin..end].iter().any(|byte| *byte != 0), "it was not used");
 }

@@ -55,7 +55,11 @@ impl Media {
                 let samples = (0..table.n_samples()).map(SampleId);
                 let spans = samples.filter_map(|sample| own.span(table.extent(sample)));
                 let ends = spans.map(|own| own.first.saturating_add(own.n_blocks.into()));
-                own.end = ends.max().unwrap_or(0);
+                // After its records a file may have an index.
+                let file = folder.map(|folder| folder.join(table.file_path(FileIdx(0))));
+                let bytes = file.and_then(|file| file.metadata().ok());
+                let whole = bytes.map_or(0, |own| own.len().div_ceil(block_bytes.into()));
+                own.end = ends.max().unwrap_or(0).max(whole);
                 return Ok(own);
             }
             MediaAt::Image => {
@@ -157,4 +161,33 @@ pub fn files(folder: &Path) -> Result<Vec<(PathBuf, u64)>, (PathBuf, io::Error)>
     }
     files.sort();
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
+    use bothends_core::sample::Encoding;
+    use bothends_dataset::TableBuilder;
+
+    use super::*;
+
+    #[test]
+    fn all_of_a_file_is_spared_with_what_follows_its_records() {
+        let mut table = TableBuilder::new(Encoding::Image);
+        let file = table.file("shard").unwrap();
+        table.sample(Extent { file, offset: 4000, len: 100 }, 0);
+        let table = table.build().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (media, scratch) = (MediaAt::Image, None);
+        let at = BlockUse { media, scratch };
+        let spares = |first, n_blocks| {
+            let media = Media::of(&table, (&at, Some(folder.path())), (10, 4096));
+            media.unwrap().spares(BlockRange { first, n_blocks }).is_ok()
+        };
+        // Of a file that is not here its records are known.
+        assert!(spares(2, 8) && !spares(1, 9) && !spares(2, 9));
+        std::fs::write(folder.path().join("shard"), vec![0; 3 * 4096 + 1]).unwrap();
+        assert!(spares(4, 6) && !spares(3, 7));
+    }
 }
