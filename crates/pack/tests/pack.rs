@@ -473,11 +473,10 @@ fn what_an_attempt_has_left_is_looked_at_before_the_next_goes_on() {
     gone_on(|at| fs::remove_file(at("store/00000.index")).unwrap()).unwrap();
     gone_on(|at| fs::write(at("store/00000.index"), "other bytes").unwrap()).unwrap();
     let changed = gone_on(|at| {
-        let path = at("data/ant/1.jpg");
-        fs::write(&path, noise(9, 5000)).unwrap();
+        fs::write(at("data/ant/1.jpg"), noise(9, 5000)).unwrap();
         // Times of files are those of the kernel's last tick, which may be the same one still.
-        let file = fs::File::options().write(true).open(&path).unwrap();
-        file.set_modified(SystemTime::now() + Duration::from_secs(1)).unwrap();
+        let later = SystemTime::now() + Duration::from_secs(1);
+        fs::File::open(at("data/ant/1.jpg")).unwrap().set_modified(later).unwrap();
     });
     let words = changed.unwrap_err().to_string();
     assert!(words.starts_with("`ant/1.jpg` changed after"), "{words}");

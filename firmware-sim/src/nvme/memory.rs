@@ -13,7 +13,7 @@ use bothends_nvme::commands::{BlockSource, ByteSource, FastOnly, Source};
 use super::blocks::BlockMedia;
 use super::{BLOCK_BYTES, BLOCKS, MEMORY};
 
-/// Bytes of a stripe: a sample or more, and no more stripes than pages of a small program where memory is large.
+/// Bytes of a stripe: several samples; the largest memory, 64 GiB, has 16,384 of them.
 const STRIPE_BYTES: usize = 4 << 20;
 
 /// Memory of the device. Several may read at once.

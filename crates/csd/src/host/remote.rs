@@ -25,9 +25,8 @@ use crate::{CsdError, Transport};
 /// # Contract
 ///
 /// No call outlasts its deadline, which every byte of a payload moves on by what it takes on the slowest link.
-/// [`CsdError::LinkLost`] and [`CsdError::Malformed`] end the
-/// link for good. After an answer with a payload the caller takes that or drops it before it
-/// receives again.
+/// [`CsdError::LinkLost`] and [`CsdError::Malformed`] end the link for good. After an answer with a payload the caller
+/// takes that or drops it before it receives again.
 pub trait Link: Send + Debug {
     /// Finds the device and settles versions and keys.
     ///
