@@ -130,6 +130,43 @@ fn files_of_a_folder_are_blocks_that_are_only_read() {
     assert_eq!(io.run(write, &[0; BLOCK]).0.status, Status::READ_ONLY);
 }
 
+#[test]
+fn long_reads_of_files_have_their_bytes_and_tell_of_missing_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    std::fs::create_dir_all(&data).unwrap();
+    // The first ends within its block, the second where a block ends, with parts that files have as they are and others.
+    let (first, second) = (content(70 * BLOCK + 5), content(64 * BLOCK));
+    std::fs::write(data.join("a"), &first).unwrap();
+    std::fs::write(data.join("b"), &second).unwrap();
+    let mut all = first;
+    all.resize(71 * BLOCK, 0);
+    all.extend_from_slice(&second);
+    let shorter = std::fs::File::options().write(true).open(data.join("b")).unwrap();
+    let device = Device::of(&data, folder);
+    let read = |from: usize, n: usize| {
+        Blocks::Read { first: from as u64, n_blocks: u32::try_from(n).unwrap() }
+            .entry(1, transport(n * BLOCK))
+    };
+    for digests in [Digest::Off, Digest::On] {
+        let (_admin, mut io) = device.queues(Wish { digests, ..Wish::PLAIN });
+        for (from, n) in [(0, 135), (0, 32), (1, 33), (39, 64), (70, 65), (71, 64)] {
+            let (cqe, data) = io.run(read(from, n), &[]);
+            assert_eq!(cqe.status, Status::SUCCESS);
+            assert!(
+                data == all[from * BLOCK..][..n * BLOCK],
+                "{n} blocks from {from} on"
+            );
+        }
+    }
+    // Parts that are there may have gone by the time that others are found to be missing.
+    shorter.set_len(40 << 10).unwrap();
+    let (_admin, mut io) = device.queues(Wish::PLAIN);
+    assert_eq!(io.run(read(71, 64), &[]).0.status, Status::READ_ERROR);
+    assert_eq!(io.run(read(0, 135), &[]).0.status, Status::READ_ERROR);
+    assert_eq!(io.run(read(0, 70), &[]).0.status, Status::SUCCESS);
+}
+
 /// Carries out a command to memory, and says its status and what it read.
 fn memory(io: &mut Queue, command: Memory, data: &[u8]) -> (Status, Vec<u8>) {
     let n = if let Memory::Read { bytes, .. } = command {

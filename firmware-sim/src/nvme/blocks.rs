@@ -56,6 +56,14 @@ struct Part {
     path: PathBuf,
 }
 
+/// Bytes of one file, which are there.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) file: Arc<File>,
+    pub(super) from: u64,
+    pub(super) bytes: u32,
+}
+
 impl BlockMedia {
     /// The media at `path`: a folder's files, which are only read, or an image, which may be written if
     /// its permissions allow it.
@@ -145,6 +153,21 @@ impl BlockMedia {
             nth += 1;
         }
         Ok(())
+    }
+
+    /// The file that has all bytes of the blocks from `first` on. There is none if they are of several files, or if a
+    /// file is shorter: [`BlockMedia::read`] then says what they are.
+    pub(super) fn piece(&self, first: u64, bytes: u32) -> Option<Piece> {
+        let nth =
+            self.parts.partition_point(|part| part.first <= first).checked_sub(1)?;
+        let part = &self.parts[nth];
+        let from = (first - part.first) * u64::from(BLOCK_BYTES);
+        let end = from + u64::from(bytes);
+        let file =
+            Some(part).filter(|part| end <= part.bytes).and(self.file(nth).ok())?;
+        // The file may have been cut off since it was listed.
+        let is_there = file.metadata().is_ok_and(|own| end <= own.len());
+        is_there.then_some(Piece { file, from, bytes })
     }
 
     fn read_part(&self, nth: usize, from: u64, to: &mut [u8]) -> Result<(), Status> {

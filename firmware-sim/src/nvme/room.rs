@@ -1,15 +1,21 @@
 //! Where a command's data for the host go: into PDUs after whatever is to be sent, a part at a time, which goes as soon
 //! as it is whole where there is a network. So long data are not all in memory at once, and a part leaves while the cache
-//! still has it.
+//! still has it. What a file has as it is goes from the system's page cache to the network, and is in this process's memory
+//! never.
 
 use std::fmt::Debug;
 
 use bothends_nvme::Status;
-use bothends_nvme::pdu::{DataHead, Format, Last};
+use bothends_nvme::pdu::{DataHead, Digest, Format, Last};
+
+use super::blocks::Piece;
 
 /// Most bytes of data of a PDU: a host that takes PDUs as a whole has them in its cache, and a completion whose time has
 /// come waits for no more of another command's data than this.
 const PART: u32 = 128 << 10;
+
+/// Fewer bytes are copied: to hand pages of a file to the socket costs two calls of the system.
+const FILE_BYTES: u32 = 32 << 10;
 
 /// Where parts of a command's data go before the command has ended.
 pub(super) trait Spill: Debug {
@@ -18,6 +24,20 @@ pub(super) trait Spill: Debug {
     /// # Errors
     /// The host does not take them, or has gone.
     fn spill(&self, out: &mut Vec<u8>) -> Result<(), Status>;
+
+    /// What takes bytes of files, if there is such a thing.
+    fn files(&self) -> Option<&dyn FileSpill> {
+        None
+    }
+}
+
+/// Where bytes of a file go.
+pub(super) trait FileSpill: Debug {
+    /// Sends `out`, which ends with the header of a PDU, and `piece` as its data; empties `out`.
+    ///
+    /// # Errors
+    /// The host does not take them, or has gone; or the file cannot be read, and the host has other bytes in their place.
+    fn spill_file(&self, out: &mut Vec<u8>, piece: &Piece) -> Result<(), Status>;
 }
 
 /// Whoever gives commands takes all that they say when they have ended.
@@ -49,7 +69,18 @@ impl Room<'_> {
         out: &mut Vec<u8>,
         fill: impl FnMut(u32, &mut [u8]) -> Result<(), Status>,
     ) -> Result<(), Status> {
-        self.fill_parts(PART, out, fill)
+        self.fill_parts(PART, out, fill, |_, _| None)
+    }
+
+    /// The same of media: `piece` says which file has so many bytes from a byte on, and `fill` puts there what no file
+    /// has.
+    pub(super) fn fill_from_files(
+        self,
+        out: &mut Vec<u8>,
+        fill: impl FnMut(u32, &mut [u8]) -> Result<(), Status>,
+        piece: impl Fn(u32, u32) -> Option<Piece>,
+    ) -> Result<(), Status> {
+        self.fill_parts(PART, out, fill, piece)
     }
 
     fn fill_parts(
@@ -57,7 +88,10 @@ impl Room<'_> {
         most: u32,
         out: &mut Vec<u8>,
         mut fill: impl FnMut(u32, &mut [u8]) -> Result<(), Status>,
+        piece: impl Fn(u32, u32) -> Option<Piece>,
     ) -> Result<(), Status> {
+        // A digest needs the bytes.
+        let files = self.spill.files().filter(|_| self.format.data_digest == Digest::Off);
         let mut from = 0;
         while from < self.bytes {
             let begin = out.len();
@@ -65,6 +99,14 @@ impl Room<'_> {
             let last = if from + bytes == self.bytes { Last::Yes } else { Last::No };
             let head = DataHead { id: self.id, tag: 0, from, bytes, last };
             self.format.before_data_to_host(head, out);
+            let files = files.filter(|_| bytes >= FILE_BYTES);
+            if let Some((files, piece)) =
+                files.and_then(|to| Some((to, piece(from, bytes)?)))
+            {
+                files.spill_file(out, &piece)?;
+                from += bytes;
+                continue;
+            }
             let at = out.len();
             out.resize(at + bytes as usize, 0);
             if let Err(status) = fill(from, &mut out[at..]) {
@@ -83,7 +125,12 @@ impl Room<'_> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
-    use bothends_nvme::pdu::{Digest, Parsed, Pdu, parse};
+    use std::cell::Cell;
+    use std::io::Write;
+    use std::os::unix::fs::FileExt;
+    use std::sync::Arc;
+
+    use bothends_nvme::pdu::{Parsed, Pdu, parse};
     use proptest::prelude::*;
 
     use super::*;
@@ -108,7 +155,7 @@ mod tests {
             room.fill_parts(part, &mut out, |from, to| {
                 to.iter_mut().enumerate().for_each(|(at, to)| *to = byte(from as usize + at));
                 Ok(())
-            }).unwrap();
+            }, |_, _| None).unwrap();
             let (mut at, mut found, mut n_last) = (1, Vec::new(), 0);
             while at < out.len() {
                 let Parsed::Whole(Pdu::ToHost(own), n) =
@@ -129,10 +176,15 @@ mod tests {
         let mut out = Vec::new();
         let format = Format::default();
         let room = Room { id: 5, bytes: 100, format, spill: &Keep };
-        let failed = room.fill_parts(40, &mut out, |from, _| match from {
-            0..80 => Ok(()),
-            _ => Err(Status::READ_ERROR),
-        });
+        let failed = room.fill_parts(
+            40,
+            &mut out,
+            |from, _| match from {
+                0..80 => Ok(()),
+                _ => Err(Status::READ_ERROR),
+            },
+            |_, _| None,
+        );
         assert_eq!(failed, Err(Status::READ_ERROR));
         let mut at = 0;
         for from in [0, 40] {
@@ -149,7 +201,7 @@ mod tests {
 
     /// Counts how often there was something, and takes it.
     #[derive(Debug, Default)]
-    struct Taken(std::cell::Cell<usize>);
+    struct Taken(Cell<usize>);
 
     impl Spill for Taken {
         fn spill(&self, out: &mut Vec<u8>) -> Result<(), Status> {
@@ -159,14 +211,87 @@ mod tests {
         }
     }
 
+    /// Has what a network would have.
+    #[derive(Debug, Default)]
+    struct Network(std::cell::RefCell<Vec<u8>>);
+
+    impl Spill for Network {
+        fn spill(&self, out: &mut Vec<u8>) -> Result<(), Status> {
+            self.0.borrow_mut().append(out);
+            Ok(())
+        }
+
+        fn files(&self) -> Option<&dyn FileSpill> {
+            Some(self)
+        }
+    }
+
+    impl FileSpill for Network {
+        fn spill_file(&self, out: &mut Vec<u8>, piece: &Piece) -> Result<(), Status> {
+            let mut own = self.0.borrow_mut();
+            own.append(out);
+            let at = own.len();
+            own.resize(at + piece.bytes as usize, 0);
+            piece.file.read_exact_at(&mut own[at..], piece.from).unwrap();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_files_have_and_what_they_have_not_are_one_stream() {
+        let bytes = 3 * FILE_BYTES + 100;
+        let whole: Vec<u8> = (0..bytes as usize).map(byte).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&whole).unwrap();
+        let file = Arc::new(file);
+        for digest in [Digest::Off, Digest::On] {
+            let network = Network::default();
+            let format = Format { data_digest: digest, ..Format::default() };
+            let room = Room { id: 5, bytes, format, spill: &network };
+            let (n_copied, n_handed) = (Cell::new(0), Cell::new(0));
+            let fill = |from: u32, to: &mut [u8]| {
+                n_copied.set(n_copied.get() + 1);
+                to.copy_from_slice(&whole[from as usize..][..to.len()]);
+                Ok(())
+            };
+            // The second part is in no file as a whole.
+            let piece = |from: u32, bytes: u32| {
+                let (file, from) = (Arc::clone(&file), u64::from(from));
+                n_handed.set(n_handed.get() + 1);
+                (from != u64::from(FILE_BYTES)).then_some(Piece { file, from, bytes })
+            };
+            room.fill_parts(FILE_BYTES, &mut Vec::new(), fill, piece).unwrap();
+            // The last part is too small; a digest needs all bytes.
+            let expected = if digest == Digest::On { (4, 0) } else { (2, 3) };
+            assert_eq!((n_copied.get(), n_handed.get()), expected);
+            let own = network.0.borrow();
+            let (mut at, mut found) = (0, Vec::new());
+            while at < own.len() {
+                let Parsed::Whole(Pdu::ToHost(part), n) =
+                    parse(&own[at..], format, 1 << 20).unwrap()
+                else {
+                    panic!("at {at}")
+                };
+                found.extend_from_slice(part.data);
+                at += n;
+            }
+            assert!(found == whole);
+        }
+    }
+
     #[test]
     fn each_part_can_go_as_soon_as_it_is_whole() {
         let (mut out, taken) = (Vec::new(), Taken::default());
         let room = Room { id: 5, bytes: 100, format: Format::default(), spill: &taken };
-        room.fill_parts(40, &mut out, |_, to| {
-            assert!(to.len() <= 40);
-            Ok(())
-        })
+        room.fill_parts(
+            40,
+            &mut out,
+            |_, to| {
+                assert!(to.len() <= 40);
+                Ok(())
+            },
+            |_, _| None,
+        )
         .unwrap();
         assert_eq!((taken.0.get(), out.len()), (3, 0));
     }

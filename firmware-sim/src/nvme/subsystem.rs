@@ -228,9 +228,12 @@ impl Subsystem {
                 }
                 // Not by parts: blocks beyond the end are told before any is read.
                 self.media.check(first, n_blocks.into())?;
-                room.fill(out, |from, to| {
-                    self.media.read(first + u64::from(from / BLOCK_BYTES), to)
-                })?;
+                let block = |from: u32| first + u64::from(from / BLOCK_BYTES);
+                room.fill_from_files(
+                    out,
+                    |from, to| self.media.read(block(from), to),
+                    |from, bytes| self.media.piece(block(from), bytes),
+                )?;
                 self.count_read(room.bytes);
             }
             Blocks::Write { first, n_blocks, durable } => {

@@ -32,7 +32,7 @@ use crate::device::{Demand, Lateness, Timing};
 use outlet::Connected;
 use run::Run;
 use timer::{Due, Timer};
-use writer::{Writer, is_pause};
+use writer::{Writer, block_sigpipe, is_pause};
 
 /// Controllers at a time.
 const MOST_CONTROLLERS: usize = 256;
@@ -222,6 +222,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let Some(id) = shared.admit(&writer) else { continue };
         let own = Arc::clone(shared);
         let serve = move || {
+            block_sigpipe();
             let _ = own.serve(&stream, &writer, id);
             writer.end();
             own.leave(id);

@@ -1,18 +1,22 @@
 //! What is sent on a connection: by its own thread, which may wait for the host, and by those that programs run on,
 //! which may not.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use bothends_nvme::Status;
 use bothends_nvme::layout::pdu;
+use nix::sys::sendfile::sendfile;
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::socket::{MsgFlags, send};
 
-use crate::nvme::room::Spill;
+use crate::nvme::blocks::Piece;
+use crate::nvme::room::{FileSpill, Spill};
 use crate::nvme::subsystem::Subsystem;
 
 /// How long a host may leave what it is sent in its socket.
@@ -20,6 +24,8 @@ const TO_SEND: Duration = Duration::from_secs(30);
 /// Once a connection's own thread has sent so many bytes, completions that have become due meanwhile go before the next
 /// PDU.
 const TURN_BYTES: usize = 128 << 10;
+/// More of the same follows at once, so that the system does not send a packet for this alone.
+const MORE: MsgFlags = MsgFlags::from_bits_retain(nix::libc::MSG_MORE);
 /// No PDU with data is as small, and each without is.
 const SMALL_BYTES: usize = 64;
 
@@ -50,6 +56,13 @@ pub(super) enum Rest {
     Some,
 }
 
+/// Whether bytes that were sent are those of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FileRead {
+    Whole,
+    Failed,
+}
+
 impl Writer {
     pub(super) fn new(stream: Arc<TcpStream>, subsystem: Arc<Subsystem>) -> Self {
         Self {
@@ -65,6 +78,12 @@ impl Writer {
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Ends a connection on which part of a PDU may have been sent: its host would take whatever comes next for the rest.
+    fn cut_off(&self) -> Status {
+        self.end();
+        Status::DATA_TRANSFER_ERROR
     }
 
     /// Whether the connection has ended.
@@ -84,9 +103,9 @@ impl Writer {
                 let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
                 let earlier = std::mem::take(&mut *self.outbox());
                 self.count(&earlier.due);
-                self.write(&earlier.bytes, by)?;
+                self.write(&earlier.bytes, MsgFlags::empty(), by)?;
                 let end = sent + turn_bytes(&out[sent..]);
-                self.write(&out[sent..end], by)?;
+                self.write(&out[sent..end], MsgFlags::empty(), by)?;
                 sent = end;
             }
             if sent == out.len() && self.outbox().bytes.is_empty() {
@@ -154,20 +173,70 @@ impl Writer {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, mut bytes: &[u8], by: Instant) -> std::io::Result<()> {
-        let mut stream: &TcpStream = &self.stream;
+    /// Sends `out`, which ends with the header of a PDU, and `piece` as its data, within one turn. By the connection's own
+    /// thread, which must block SIGPIPE.
+    fn send_file(&self, out: &[u8], piece: &Piece) -> std::io::Result<FileRead> {
+        let by = Instant::now() + TO_SEND;
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = std::mem::take(&mut *self.outbox());
+        self.count(&earlier.due);
+        self.write(&earlier.bytes, MORE, by)?;
+        self.write(out, MORE, by)?;
+        let mut from = i64::try_from(piece.from).map_err(std::io::Error::other)?;
+        let mut left = piece.bytes as usize;
+        while left > 0 {
+            let step = || sendfile(&self.stream, &piece.file, Some(&mut from), left);
+            let Ok(n) = send_some(by, step) else { break };
+            left -= n;
+        }
+        self.copy_rest(piece, left, by)
+    }
+
+    /// Sends what is `left` of a piece in the way of any data: the file system may not let files be sent. A header has told
+    /// how much comes, so that whatever cannot be read is sent as zeros.
+    fn copy_rest(
+        &self,
+        piece: &Piece,
+        left: usize,
+        by: Instant,
+    ) -> std::io::Result<FileRead> {
+        let mut rest = vec![0; left];
+        let from = piece.from + u64::from(piece.bytes) - left as u64;
+        let read = piece.file.read_exact_at(&mut rest, from);
+        self.write(&rest, MsgFlags::empty(), by)?;
+        Ok(if read.is_ok() { FileRead::Whole } else { FileRead::Failed })
+    }
+
+    fn write(
+        &self,
+        mut bytes: &[u8],
+        flags: MsgFlags,
+        by: Instant,
+    ) -> std::io::Result<()> {
+        let flags = flags | MsgFlags::MSG_NOSIGNAL;
         while !bytes.is_empty() {
-            if Instant::now() > by {
-                return Err(ErrorKind::TimedOut.into());
-            }
-            match stream.write(bytes) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(n) => bytes = &bytes[n..],
-                Err(e) if is_pause(&e) => {}
-                Err(e) => return Err(e),
-            }
+            let n = send_some(by, || send(self.stream.as_raw_fd(), bytes, flags))?;
+            bytes = &bytes[n..];
         }
         Ok(())
+    }
+}
+
+/// Sends something by `step`, which may have nothing sent for a while.
+fn send_some(
+    by: Instant,
+    mut step: impl FnMut() -> nix::Result<usize>,
+) -> std::io::Result<usize> {
+    loop {
+        if Instant::now() > by {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        match step().map_err(std::io::Error::from) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(n) => return Ok(n),
+            Err(e) if is_pause(&e) => {}
+            Err(e) => return Err(e),
+        }
     }
 }
 
@@ -177,7 +246,23 @@ impl Spill for Writer {
         if out.len() < TURN_BYTES {
             return Ok(());
         }
-        self.flush(out).map_err(|_| Status::DATA_TRANSFER_ERROR)
+        self.flush(out).map_err(|_| self.cut_off())
+    }
+
+    fn files(&self) -> Option<&dyn FileSpill> {
+        Some(self)
+    }
+}
+
+impl FileSpill for Writer {
+    fn spill_file(&self, out: &mut Vec<u8>, piece: &Piece) -> Result<(), Status> {
+        let sent = self.send_file(out, piece);
+        out.clear();
+        match sent {
+            Ok(FileRead::Whole) => Ok(()),
+            Ok(FileRead::Failed) => Err(Status::READ_ERROR),
+            Err(_) => Err(self.cut_off()),
+        }
     }
 }
 
@@ -195,6 +280,14 @@ fn turn_bytes(out: &[u8]) -> usize {
     end.min(out.len())
 }
 
+/// A socket whose host has gone sends SIGPIPE to the thread that has a file sent there, and no flag prevents it. Programs
+/// in other languages that have this device within them may not ignore the signal.
+pub(super) fn block_sigpipe() {
+    let mut own = SigSet::empty();
+    own.add(Signal::SIGPIPE);
+    let _ = own.thread_block();
+}
+
 /// Whether it may go on later.
 pub(super) fn is_pause(error: &std::io::Error) -> bool {
     matches!(
@@ -205,14 +298,81 @@ pub(super) fn is_pause(error: &std::io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
+    use std::io::Read;
+    use std::net::TcpListener;
+
     use bothends_nvme::pdu::{DataHead, Format, Last};
 
     use super::*;
+    use crate::nvme::blocks::BlockMedia;
+    use crate::nvme::subsystem::SubsystemConfig;
+
+    /// Both ends of a connection; the media are of no use.
+    fn connected() -> (Writer, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let host = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = Arc::new(listener.accept().unwrap().0);
+        let image = tempfile::NamedTempFile::new().unwrap();
+        image.as_file().set_len(4096).unwrap();
+        let subsystem = Subsystem::new(SubsystemConfig {
+            name: String::new(),
+            serial: String::new(),
+            media: BlockMedia::open(image.path()).unwrap(),
+            memory_bytes: 4096,
+            programs: Vec::new(),
+        });
+        (Writer::new(stream, Arc::new(subsystem)), host)
+    }
+
+    #[test]
+    fn a_file_that_turns_out_too_short_costs_its_command_alone() {
+        let (writer, mut host) = connected();
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&[7; 5000], 0).unwrap();
+        let piece = Piece { file: Arc::new(file), from: 1000, bytes: 8192 };
+        let mut out = b"header".to_vec();
+        let sent = writer.spill_file(&mut out, &piece);
+        assert_eq!((sent, out.len()), (Err(Status::READ_ERROR), 0));
+        assert!(!writer.has_ended());
+        data(10, &mut out);
+        let next = out.clone();
+        writer.flush(&mut out).unwrap();
+        let mut arrived = vec![0; 6 + 8192 + next.len()];
+        host.read_exact(&mut arrived).unwrap();
+        assert!(arrived.starts_with(b"header") && arrived.ends_with(&next));
+        assert!(arrived[6..4006].iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn a_host_that_has_gone_ends_its_connection() {
+        let (writer, host) = connected();
+        drop(host);
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        let piece = Piece { file: Arc::new(file), from: 0, bytes: 1 << 20 };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        // The system may take some of it before it learns that nobody is there.
+        while writer.spill_file(&mut vec![1], &piece).is_ok() {
+            assert!(Instant::now() < deadline, "a host that has gone is not noticed");
+        }
+        assert!(writer.has_ended());
+    }
 
     fn data(bytes: u32, out: &mut Vec<u8>) {
         let head = DataHead { id: 1, tag: 0, from: 0, bytes, last: Last::Yes };
         Format::default().before_data_to_host(head, out);
         out.resize(out.len() + bytes as usize, 7);
+    }
+
+    #[test]
+    fn a_thread_that_sends_files_does_not_take_sigpipe() {
+        let mask = std::thread::spawn(|| {
+            block_sigpipe();
+            SigSet::thread_get_mask()
+        });
+        assert!(mask.join().unwrap().unwrap().contains(Signal::SIGPIPE));
     }
 
     #[test]
