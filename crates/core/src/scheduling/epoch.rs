@@ -410,7 +410,7 @@ impl EpochState {
         self.catch_up(now);
         let ticket = claim.close();
         let prong = ticket.prong;
-        let held = self.books.change_hand(prong, now, |hand| hand.end(ticket));
+        let held = self.books.change_hand(prong, now, |hand| hand.end(ticket, now));
         let Some(held) = held.flatten() else {
             self.count(prong).wasted += 1;
             return Finish::Wasted;
@@ -568,7 +568,8 @@ impl EpochState {
 
     /// Ends a claim without a result; false when it is void.
     fn end(&mut self, ticket: Ticket, open_to: OpenTo, now: Ns) -> bool {
-        let held = self.books.change_hand(ticket.prong, now, |hand| hand.end(ticket));
+        let held =
+            self.books.change_hand(ticket.prong, now, |hand| hand.end(ticket, now));
         let is_open = held.flatten().is_some();
         if is_open {
             self.books.ledger.release(ticket.batch, ticket.prong, open_to);

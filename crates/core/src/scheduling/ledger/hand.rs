@@ -38,6 +38,7 @@ pub struct Hand {
     held: Vec<Held>,
     waiting: u32,
     n_before: u32,
+    freed_at: Ns,
 }
 
 impl Hand {
@@ -81,9 +82,36 @@ impl Hand {
         self.held.push(Held { ticket, since: now, ahead, overdue: false });
     }
 
+    /// When the open claims, oldest first, end if `parallel` of them are worked on at once and each takes `each_ns`. Of
+    /// earlier epochs nobody knows when they were begun: half of each is left.
+    pub(crate) fn ends(
+        &self,
+        parallel: u32,
+        each_ns: u64,
+        now: Ns,
+    ) -> impl Iterator<Item = (&Held, Ns)> {
+        (self.n_before..).zip(&self.held).map(move |(nth, held)| {
+            // Those that wait are begun as the ones so far before them end.
+            let (rounds, of) = (nth / parallel.max(1), nth % parallel.max(1));
+            let of = of.checked_sub(self.n_before).map(|of| &self.held[of as usize]);
+            let end = of.map_or_else(
+                || now.plus(each_ns / 2),
+                |of| self.begun_at(of, parallel).plus(each_ns),
+            );
+            let end = if rounds > 0 { end.max(now) } else { end };
+            (held, end.plus(each_ns.saturating_mul(u64::from(rounds))))
+        })
+    }
+
+    /// When a claim that is worked on was begun: not before one of those ended that were ahead of it.
+    fn begun_at(&self, held: &Held, parallel: u32) -> Ns {
+        if held.ahead < parallel { held.since } else { held.since.max(self.freed_at) }
+    }
+
     /// Ends a claim; `None` when it is void (its device was lost meanwhile).
-    pub(crate) fn end(&mut self, ticket: Ticket) -> Option<Held> {
+    pub(crate) fn end(&mut self, ticket: Ticket, now: Ns) -> Option<Held> {
         let at = self.held.iter().position(|held| held.ticket.serial == ticket.serial)?;
+        self.freed_at = now;
         Some(self.held.remove(at))
     }
 

@@ -339,7 +339,7 @@ impl View<'_> {
             return 0;
         }
         let each_ns = self.front_batch_ns();
-        let ends = hand.held().iter().map(|held| held.since.plus(each_ns));
+        let ends = hand.ends(self.front.parallel, each_ns, self.now).map(|(_, end)| end);
         // A worker at a batch of another epoch is half through, on average.
         let is_elsewhere = hand.in_line() > hand.n_held();
         let elsewhere = is_elsewhere.then(|| self.now.plus(each_ns / 2));

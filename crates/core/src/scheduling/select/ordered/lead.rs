@@ -6,7 +6,8 @@
 //! These are pure sums over a [`View`]; `ordered.rs` decides with them, and docs/strategies.md says
 //! what each gives.
 
-use crate::ids::BatchIdx;
+use crate::ids::{BatchIdx, Ns};
+use crate::ledger::hand::Held;
 use crate::select::view::{Back, QUICK, View, batches, float};
 
 use super::latency::{MARGIN, latency_ns, mean_ns};
@@ -125,17 +126,19 @@ fn is_stuck(view: &View<'_>) -> bool {
         })
 }
 
-/// The batch that delivery waits for, where the host makes it, and will for so long that a device
-/// with nothing else to do has it ready far sooner. Until the host's first batch is made nobody
-/// knows how long that is: then a device does it that could have done it several times by now.
+/// A batch of the host's that a device with nothing else to do has ready far sooner: the one that delivery waits for; or
+/// one that no worker has begun, where the epoch waits for nothing but the host's.
 pub(super) fn redone_for_host(view: &View<'_>, back: &Back) -> Option<BatchIdx> {
     if !back.is_proven() || back.config.shard.is_some() {
         return None;
     }
-    let held = view.front.hand.held().iter();
-    let lowest = held
-        .filter(|held| view.ledger.only_front_makes(held.batch()))
-        .min_by_key(|held| held.batch())?;
+    awaited_of_host(view, back).or_else(|| waiting_of_host(view, back))
+}
+
+/// The batch that delivery waits for, where the host makes it, and will for so long. Until the host's first batch is made
+/// nobody knows how long that is: then a device does it that could have done it several times by now.
+fn awaited_of_host(view: &View<'_>, back: &Back) -> Option<BatchIdx> {
+    let (lowest, end) = made_by_host(view, 0).min_by_key(|(held, _)| held.batch())?;
     let next = view.next()?;
     let is_own = || back.hand.held().iter().any(|own| own.batch() == next);
     if lowest.batch() != next && !is_own() {
@@ -143,15 +146,39 @@ pub(super) fn redone_for_host(view: &View<'_>, back: &Back) -> Option<BatchIdx> 
     }
     let latency_ns = latency_ns(back)?;
     let several_ns = QUICK * latency_ns;
-    let worked_ns = float(view.now.since(lowest.since));
     let is_worth_it = if view.front.times.mean_ns().is_none() {
-        worked_ns > several_ns
+        float(view.now.since(lowest.since)) > several_ns
     } else {
-        let left_ns = float(view.front_batch_ns()) - worked_ns;
+        let left_ns = float(end.since(view.now));
         left_ns > stall_ns(view, back).max(several_ns)
             || left_ns > LAST * latency_ns * held_alone(view)
     };
     is_worth_it.then_some(lowest.batch())
+}
+
+/// The lowest batch that waits for one of the host's workers, if nothing but the host's is left of the epoch: to make it
+/// elsewhere costs nothing, as long as no worker comes to it.
+fn waiting_of_host(view: &View<'_>, back: &Back) -> Option<BatchIdx> {
+    let n_elsewhere = view.front.hand.in_line() - view.front.hand.n_held();
+    let n_begun = view.front.parallel.saturating_sub(n_elsewhere);
+    view.front.times.mean_ns()?;
+    let limit_ns = LAST * latency_ns(back).filter(|_| held_alone(view).is_finite())?;
+    made_by_host(view, n_begun)
+        .filter(|(_, end)| float(end.since(view.now)) > limit_ns)
+        .map(|(held, _)| held.batch())
+        .min()
+}
+
+/// The batches that the host alone makes, without its `n_begun` oldest claims, and when each of them ends.
+fn made_by_host<'a>(
+    view: &View<'a>,
+    n_begun: u32,
+) -> impl Iterator<Item = (&'a Held, Ns)> + use<'a> {
+    let ledger = view.ledger;
+    let each_ns = view.front_batch_ns();
+    let ends = view.front.hand.ends(view.front.parallel, each_ns, view.now);
+    let n_begun = usize::try_from(n_begun).unwrap_or(usize::MAX);
+    ends.skip(n_begun).filter(|(held, _)| ledger.only_front_makes(held.batch()))
 }
 
 /// So long may the host hold delivery up at no cost: half of a buffer fills meanwhile, if there is so
