@@ -1,7 +1,7 @@
 //! Where a command's data for the host go: into PDUs after whatever is to be sent, a part at a time, which goes as soon
 //! as it is whole where there is a network. So long data are not all in memory at once, and a part leaves while the cache
-//! still has it. What a file has as it is goes from the system's page cache to the network, and is in this process's memory
-//! never.
+//! still has it. What a file has as it is goes straight from the page cache to the network, and never enters this process's
+//! memory.
 
 use std::fmt::Debug;
 

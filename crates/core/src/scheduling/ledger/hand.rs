@@ -103,7 +103,8 @@ impl Hand {
         })
     }
 
-    /// When a claim that is worked on was begun: not before one of those ended that were ahead of it.
+    /// When a claim that is worked on was begun: as it was claimed, or as one that was ahead of it ended. Where several
+    /// are worked on at once, a later end may be taken for that one.
     fn begun_at(&self, held: &Held, parallel: u32) -> Ns {
         if held.ahead < parallel { held.since } else { held.since.max(self.freed_at) }
     }
