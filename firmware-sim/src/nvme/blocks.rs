@@ -58,7 +58,7 @@ struct Part {
 
 /// Bytes of one file, which are there.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct Extent {
     pub(super) file: Arc<File>,
     pub(super) from: u64,
     pub(super) bytes: u32,
@@ -157,7 +157,7 @@ impl BlockMedia {
 
     /// The file that has all bytes of the blocks from `first` on. There is none if they are of several files, or if a
     /// file is shorter: [`BlockMedia::read`] then says what they are.
-    pub(super) fn piece(&self, first: u64, bytes: u32) -> Option<Piece> {
+    pub(super) fn extent(&self, first: u64, bytes: u32) -> Option<Extent> {
         let nth =
             self.parts.partition_point(|part| part.first <= first).checked_sub(1)?;
         let part = &self.parts[nth];
@@ -167,7 +167,7 @@ impl BlockMedia {
             Some(part).filter(|part| end <= part.bytes).and(self.file(nth).ok())?;
         // The file may have been cut off since it was listed.
         let is_there = file.metadata().is_ok_and(|own| end <= own.len());
-        is_there.then_some(Piece { file, from, bytes })
+        is_there.then_some(Extent { file, from, bytes })
     }
 
     fn read_part(&self, nth: usize, from: u64, to: &mut [u8]) -> Result<(), Status> {

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use bothends_nvme::Status;
 use bothends_nvme::pdu::{DataHead, Digest, Format, Last};
 
-use super::blocks::Piece;
+use super::blocks::Extent;
 
 /// Most bytes of data of a PDU: a host that takes PDUs as a whole has them in its cache, and a completion whose time has
 /// come waits for no more of another command's data than this.
@@ -33,11 +33,11 @@ pub(super) trait Spill: Debug {
 
 /// Where bytes of a file go.
 pub(super) trait FileSpill: Debug {
-    /// Sends `out`, which ends with the header of a PDU, and `piece` as its data; empties `out`.
+    /// Sends `out`, which ends with the header of a PDU, and `extent` as its data; empties `out`.
     ///
     /// # Errors
     /// The host does not take them, or has gone; or the file cannot be read, and the host has other bytes in their place.
-    fn spill_file(&self, out: &mut Vec<u8>, piece: &Piece) -> Result<(), Status>;
+    fn spill_file(&self, out: &mut Vec<u8>, extent: &Extent) -> Result<(), Status>;
 }
 
 /// Whoever gives commands takes all that they say when they have ended.
@@ -72,15 +72,15 @@ impl Room<'_> {
         self.fill_parts(PART, out, fill, |_, _| None)
     }
 
-    /// The same of media: `piece` says which file has so many bytes from a byte on, and `fill` puts there what no file
+    /// The same of media: `extent` says which file has so many bytes from a byte on, and `fill` puts there what no file
     /// has.
     pub(super) fn fill_from_files(
         self,
         out: &mut Vec<u8>,
         fill: impl FnMut(u32, &mut [u8]) -> Result<(), Status>,
-        piece: impl Fn(u32, u32) -> Option<Piece>,
+        extent: impl Fn(u32, u32) -> Option<Extent>,
     ) -> Result<(), Status> {
-        self.fill_parts(PART, out, fill, piece)
+        self.fill_parts(PART, out, fill, extent)
     }
 
     fn fill_parts(
@@ -88,7 +88,7 @@ impl Room<'_> {
         most: u32,
         out: &mut Vec<u8>,
         mut fill: impl FnMut(u32, &mut [u8]) -> Result<(), Status>,
-        piece: impl Fn(u32, u32) -> Option<Piece>,
+        extent: impl Fn(u32, u32) -> Option<Extent>,
     ) -> Result<(), Status> {
         // A digest needs the bytes.
         let files = self.spill.files().filter(|_| self.format.data_digest == Digest::Off);
@@ -100,10 +100,10 @@ impl Room<'_> {
             let head = DataHead { id: self.id, tag: 0, from, bytes, last };
             self.format.before_data_to_host(head, out);
             let files = files.filter(|_| bytes >= FILE_BYTES);
-            if let Some((files, piece)) =
-                files.and_then(|to| Some((to, piece(from, bytes)?)))
+            if let Some((files, extent)) =
+                files.and_then(|to| Some((to, extent(from, bytes)?)))
             {
-                files.spill_file(out, &piece)?;
+                files.spill_file(out, &extent)?;
                 from += bytes;
                 continue;
             }
@@ -227,12 +227,12 @@ mod tests {
     }
 
     impl FileSpill for Network {
-        fn spill_file(&self, out: &mut Vec<u8>, piece: &Piece) -> Result<(), Status> {
+        fn spill_file(&self, out: &mut Vec<u8>, extent: &Extent) -> Result<(), Status> {
             let mut own = self.0.borrow_mut();
             own.append(out);
             let at = own.len();
-            own.resize(at + piece.bytes as usize, 0);
-            piece.file.read_exact_at(&mut own[at..], piece.from).unwrap();
+            own.resize(at + extent.bytes as usize, 0);
+            extent.file.read_exact_at(&mut own[at..], extent.from).unwrap();
             Ok(())
         }
     }
@@ -255,12 +255,12 @@ mod tests {
                 Ok(())
             };
             // The second part is in no file as a whole.
-            let piece = |from: u32, bytes: u32| {
+            let extent = |from: u32, bytes: u32| {
                 let (file, from) = (Arc::clone(&file), u64::from(from));
                 n_handed.set(n_handed.get() + 1);
-                (from != u64::from(FILE_BYTES)).then_some(Piece { file, from, bytes })
+                (from != u64::from(FILE_BYTES)).then_some(Extent { file, from, bytes })
             };
-            room.fill_parts(FILE_BYTES, &mut Vec::new(), fill, piece).unwrap();
+            room.fill_parts(FILE_BYTES, &mut Vec::new(), fill, extent).unwrap();
             // The last part is too small; a digest needs all bytes.
             let expected = if digest == Digest::On { (4, 0) } else { (2, 3) };
             assert_eq!((n_copied.get(), n_handed.get()), expected);

@@ -232,7 +232,7 @@ impl Subsystem {
                 room.fill_from_files(
                     out,
                     |from, to| self.media.read(block(from), to),
-                    |from, bytes| self.media.piece(block(from), bytes),
+                    |from, bytes| self.media.extent(block(from), bytes),
                 )?;
                 self.count_read(room.bytes);
             }

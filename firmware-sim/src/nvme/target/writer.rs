@@ -15,7 +15,7 @@ use nix::sys::sendfile::sendfile;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::socket::{MsgFlags, send};
 
-use crate::nvme::blocks::Piece;
+use crate::nvme::blocks::Extent;
 use crate::nvme::room::{FileSpill, Spill};
 use crate::nvme::subsystem::Subsystem;
 
@@ -173,36 +173,36 @@ impl Writer {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends `out`, which ends with the header of a PDU, and `piece` as its data, within one turn. By the connection's own
+    /// Sends `out`, which ends with the header of a PDU, and `extent` as its data, within one turn. By the connection's own
     /// thread, which must block SIGPIPE.
-    fn send_file(&self, out: &[u8], piece: &Piece) -> std::io::Result<FileRead> {
+    fn send_file(&self, out: &[u8], extent: &Extent) -> std::io::Result<FileRead> {
         let by = Instant::now() + TO_SEND;
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let earlier = std::mem::take(&mut *self.outbox());
         self.count(&earlier.due);
         self.write(&earlier.bytes, MORE, by)?;
         self.write(out, MORE, by)?;
-        let mut from = i64::try_from(piece.from).map_err(std::io::Error::other)?;
-        let mut left = piece.bytes as usize;
+        let mut from = i64::try_from(extent.from).map_err(std::io::Error::other)?;
+        let mut left = extent.bytes as usize;
         while left > 0 {
-            let step = || sendfile(&self.stream, &piece.file, Some(&mut from), left);
+            let step = || sendfile(&self.stream, &extent.file, Some(&mut from), left);
             let Ok(n) = send_some(by, step) else { break };
             left -= n;
         }
-        self.copy_rest(piece, left, by)
+        self.copy_rest(extent, left, by)
     }
 
-    /// Sends what is `left` of a piece in the way of any data: the file system may not let files be sent. A header has told
+    /// Sends what is `left` of an extent in the way of any data: the file system may not let files be sent. A header has told
     /// how much comes, so that whatever cannot be read is sent as zeros.
     fn copy_rest(
         &self,
-        piece: &Piece,
+        extent: &Extent,
         left: usize,
         by: Instant,
     ) -> std::io::Result<FileRead> {
         let mut rest = vec![0; left];
-        let from = piece.from + u64::from(piece.bytes) - left as u64;
-        let read = piece.file.read_exact_at(&mut rest, from);
+        let from = extent.from + u64::from(extent.bytes) - left as u64;
+        let read = extent.file.read_exact_at(&mut rest, from);
         self.write(&rest, MsgFlags::empty(), by)?;
         Ok(if read.is_ok() { FileRead::Whole } else { FileRead::Failed })
     }
@@ -255,8 +255,8 @@ impl Spill for Writer {
 }
 
 impl FileSpill for Writer {
-    fn spill_file(&self, out: &mut Vec<u8>, piece: &Piece) -> Result<(), Status> {
-        let sent = self.send_file(out, piece);
+    fn spill_file(&self, out: &mut Vec<u8>, extent: &Extent) -> Result<(), Status> {
+        let sent = self.send_file(out, extent);
         out.clear();
         match sent {
             Ok(FileRead::Whole) => Ok(()),
@@ -331,9 +331,9 @@ mod tests {
         let (writer, mut host) = connected();
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&[7; 5000], 0).unwrap();
-        let piece = Piece { file: Arc::new(file), from: 1000, bytes: 8192 };
+        let extent = Extent { file: Arc::new(file), from: 1000, bytes: 8192 };
         let mut out = b"header".to_vec();
-        let sent = writer.spill_file(&mut out, &piece);
+        let sent = writer.spill_file(&mut out, &extent);
         assert_eq!((sent, out.len()), (Err(Status::READ_ERROR), 0));
         assert!(!writer.has_ended());
         data(10, &mut out);
@@ -351,10 +351,10 @@ mod tests {
         drop(host);
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
-        let piece = Piece { file: Arc::new(file), from: 0, bytes: 1 << 20 };
+        let extent = Extent { file: Arc::new(file), from: 0, bytes: 1 << 20 };
         let deadline = Instant::now() + Duration::from_secs(20);
         // The system may take some of it before it learns that nobody is there.
-        while writer.spill_file(&mut vec![1], &piece).is_ok() {
+        while writer.spill_file(&mut vec![1], &extent).is_ok() {
             assert!(Instant::now() < deadline, "a host that has gone is not noticed");
         }
         assert!(writer.has_ended());
