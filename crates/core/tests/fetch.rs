@@ -24,6 +24,7 @@ enum Event {
     OfferAgain(u8),
     Withdraw(u16),
     Answer(u16),
+    Hear(u16),
     Fail(u16, Failure),
     /// An answer to a request that is not in flight any more.
     AnswerAgain,
@@ -49,6 +50,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => any::<u8>().prop_map(Event::OfferAgain),
         1 => any::<u16>().prop_map(Event::Withdraw),
         8 => any::<u16>().prop_map(Event::Answer),
+        2 => any::<u16>().prop_map(Event::Hear),
         2 => (any::<u16>(), failure).prop_map(|(at, failure)| Event::Fail(at, failure)),
         1 => Just(Event::AnswerAgain),
         3 => (0_u16..1_500).prop_map(Event::Pass),
@@ -148,6 +150,11 @@ impl Caller {
                     self.answer(request);
                 }
             }
+            Event::Hear(which) => {
+                if let Some(request) = nth(self.in_flight.keys(), which) {
+                    self.queue.heard(request, self.now);
+                }
+            }
             Event::Fail(which, failure) => {
                 if let Some(request) = nth(self.in_flight.keys(), which) {
                     self.fail(request, failure);
@@ -155,6 +162,7 @@ impl Caller {
             }
             Event::AnswerAgain => {
                 if let Some(request) = self.gone {
+                    self.queue.heard(request, self.now);
                     assert!(self.queue.arrived(request, self.now).is_empty());
                     assert!(
                         self.queue.failed(request, Failure::Final, self.now).is_empty()

@@ -24,6 +24,7 @@ use object_store::client::{
     HttpResponseBody, HttpService,
 };
 
+use crate::fetcher::progress;
 use crate::retry::{self, Pauses};
 use failure::Failure;
 pub(crate) use pool::config as trusted;
@@ -172,6 +173,9 @@ impl Body for Kept {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            progress::came(frame.data_ref().map_or(0, Bytes::len));
+        }
         let is_read = match &polled {
             Poll::Ready(None) => true,
             Poll::Ready(Some(Ok(_))) => self.body.is_end_stream(),

@@ -3,6 +3,7 @@
 //! Requests run on one thread of their own with a tokio runtime, and tokio does not leave this crate. The
 //! fetcher does not retry, join or order anything. `shared` is one for several threads.
 
+pub(crate) mod progress;
 pub(crate) mod shared;
 
 use std::collections::{HashMap, VecDeque};
@@ -20,6 +21,7 @@ use tokio::sync::mpsc as tasks;
 use tokio::task::AbortHandle;
 
 use crate::{Identity, Objects, StorageError};
+use progress::Progress;
 
 /// One range to read.
 #[derive(Debug, Clone)]
@@ -32,7 +34,9 @@ pub struct Fetch {
     pub range: Range<u64>,
     /// What the object must still be.
     pub expected: Option<Identity>,
-    /// How long the answer may take.
+    /// How long the store may be silent: before the answer, and between two parts of 16 KiB of it; that it is
+    /// silent is noticed after twice that at the latest. Where parts are not seen (Redis, CQL), the whole answer
+    /// must come in that time.
     pub timeout: Duration,
 }
 
@@ -49,8 +53,8 @@ pub struct Fetched {
 ///
 /// # Contract
 ///
-/// 1. Every fetch that is submitted is answered exactly once by [`poll`](Self::poll), within its timeout and
-///    in any order, unless it is cancelled.
+/// 1. Every fetch that is submitted is answered exactly once by [`poll`](Self::poll), in any order, unless it is
+///    cancelled; with an error once the store has been silent for its timeout.
 /// 2. A cancelled fetch is not answered; its request ends.
 /// 3. In a process that was forked from the fetcher's own, every fetch fails as
 ///    [`StorageError::Forked`], at once.
@@ -59,8 +63,8 @@ pub struct Fetched {
 pub struct Fetcher {
     orders: Option<tasks::UnboundedSender<Order>>,
     answers: mpsc::Receiver<(u64, Fetched)>,
-    /// By tag: the serial number of the fetch that has it.
-    in_flight: HashMap<u64, u64>,
+    /// By tag: the serial number of the fetch that has it, and how much of its answer has come.
+    in_flight: HashMap<u64, (u64, Progress)>,
     /// Answers that need no thread.
     failed: VecDeque<Fetched>,
     serial: u64,
@@ -70,7 +74,7 @@ pub struct Fetcher {
 
 #[derive(Debug)]
 enum Order {
-    Fetch(u64, Fetch),
+    Fetch(u64, Fetch, Progress),
     Cancel(u64),
 }
 
@@ -103,12 +107,13 @@ impl Fetcher {
     /// Sends a request; does not wait.
     pub fn submit(&mut self, fetch: Fetch) {
         self.serial += 1;
-        self.in_flight.insert(fetch.tag, self.serial);
+        let progress = Progress::default();
+        self.in_flight.insert(fetch.tag, (self.serial, progress.clone()));
         if self.is_elsewhere() {
             return;
         }
         let tag = fetch.tag;
-        let order = Order::Fetch(self.serial, fetch);
+        let order = Order::Fetch(self.serial, fetch, progress);
         let sent = self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok());
         if !sent {
             self.failed.push_back(Fetched { tag, result: Err(gone()) });
@@ -118,7 +123,7 @@ impl Fetcher {
     /// Ends a fetch: it is not answered. An unknown tag changes nothing.
     pub fn cancel(&mut self, tag: u64) {
         self.failed.retain(|failed| failed.tag != tag);
-        let Some(serial) = self.in_flight.remove(&tag) else { return };
+        let Some((serial, _)) = self.in_flight.remove(&tag) else { return };
         if let (false, Some(orders)) = (self.is_elsewhere(), &self.orders) {
             // A thread that is gone has nothing to cancel.
             let _ = orders.send(Order::Cancel(serial));
@@ -145,7 +150,8 @@ impl Fetcher {
             });
             match self.answers.recv_timeout(left) {
                 Ok((serial, fetched)) => {
-                    if self.in_flight.get(&fetched.tag) == Some(&serial) {
+                    let known = self.in_flight.get(&fetched.tag);
+                    if known.is_some_and(|(known, _)| *known == serial) {
                         self.in_flight.remove(&fetched.tag);
                         return Some(fetched);
                     }
@@ -154,6 +160,13 @@ impl Fetcher {
                 Err(RecvTimeoutError::Disconnected) => return self.fail_one(&gone()),
             }
         }
+    }
+
+    /// Parts of 16 KiB of the answer to this fetch that have come so far; 0 where the tag is not known or parts of
+    /// answers are not seen.
+    #[must_use]
+    pub fn heard(&self, tag: u64) -> u64 {
+        self.in_flight.get(&tag).map_or(0, |(_, progress)| progress.parts())
     }
 
     /// Fetches that are neither answered nor cancelled.
@@ -224,12 +237,12 @@ async fn serve(
                     handle.abort();
                 }
             }
-            Order::Fetch(serial, fetch) => {
+            Order::Fetch(serial, fetch, progress) => {
                 let (objects, answer) = (Arc::clone(&objects), answer.clone());
                 let task = tokio::spawn(async move {
                     let fetched = Fetched { tag: fetch.tag, result: Err(panicked()) };
                     let mut told = Told { answer, serial, fetched: Some(fetched) };
-                    let result = one(&*objects, &fetch).await;
+                    let result = one(&*objects, &fetch, &progress).await;
                     told.fetched = Some(Fetched { tag: fetch.tag, result });
                 });
                 running.insert(serial, task.abort_handle());
@@ -259,18 +272,22 @@ impl Drop for Told {
     }
 }
 
-async fn one(objects: &dyn Objects, fetch: &Fetch) -> Result<Bytes, StorageError> {
+async fn one(
+    objects: &dyn Objects,
+    fetch: &Fetch,
+    progress: &Progress,
+) -> Result<Bytes, StorageError> {
     let ranges = [fetch.range.clone()];
     let mut arrivals =
         objects.get_ranges(&fetch.object, &ranges, fetch.expected.as_ref());
-    match tokio::time::timeout(fetch.timeout, arrivals.next()).await {
-        Ok(Some((_, result))) => result,
-        Ok(None) => {
+    match progress.unless_silent(fetch.timeout, arrivals.next()).await {
+        Some(Some((_, result))) => result,
+        Some(None) => {
             let why =
                 "the store gave no answer; this is a bug, please report it".to_owned();
             Err(StorageError::Refused { place: objects.shown(&fetch.object), why })
         }
-        Err(_) => Err(StorageError::TimedOut {
+        None => Err(StorageError::TimedOut {
             place: objects.shown(&fetch.object),
             after: fetch.timeout,
         }),

@@ -405,3 +405,60 @@ fn a_location_is_split_at_its_last_name() {
         assert!(found.around().is_none(), "{url}");
     }
 }
+
+/// Answers the first request with 480 kB, a part every 100 ms, the first `n_parts` of 30: then it says nothing more.
+fn slow_server(n_parts: usize) -> SocketAddr {
+    const PART: usize = 16 << 10;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while !head.ends_with(b"\r\n\r\n") {
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let len = 30 * PART;
+        let head = format!(
+            "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-{}/{len}\r\n\
+             ETag: \"1\"\r\nContent-Length: {len}\r\n\r\n",
+            len - 1
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        for _ in 0..n_parts {
+            thread::sleep(Duration::from_millis(100));
+            stream.write_all(&[7; PART]).unwrap();
+        }
+        // Until whoever asks has gone.
+        let _ = stream.read(&mut byte);
+    });
+    at
+}
+
+#[test]
+fn a_slow_answer_is_waited_for_and_one_that_stops_is_not() {
+    for (n_parts, timeout) in [(30, 2_000), (3, 500)] {
+        let url = format!("http://{}/x", slow_server(n_parts));
+        let mut fetcher = Fetcher::start(open(&url, &Options::default())).unwrap();
+        let (object, range) = ("a".into(), 0..480 << 10);
+        let timeout = Duration::from_millis(timeout);
+        fetcher.submit(Fetch { tag: 1, object, range, expected: None, timeout });
+        let (mut heard, mut n_times) = (0, 0);
+        let fetched = loop {
+            if let Some(fetched) = fetcher.poll(Duration::from_millis(20)) {
+                break fetched;
+            }
+            let parts = fetcher.heard(1);
+            n_times += usize::from(parts > heard);
+            heard = parts;
+        };
+        assert!(n_times > 0 && heard <= n_parts as u64, "{n_times} times, {heard} parts");
+        match fetched.result {
+            Ok(bytes) => assert_eq!((n_parts, &bytes[..]), (30, &[7; 480 << 10][..])),
+            Err(error) => {
+                assert!(matches!(error, StorageError::TimedOut { .. }), "{error}");
+                assert_eq!(n_parts, 3, "{error}");
+            }
+        }
+    }
+}

@@ -64,7 +64,7 @@ pub enum FetchStep {
         object: u32,
         /// The bytes of the object.
         range: Range<u64>,
-        /// The queue cancels it after so long.
+        /// The queue cancels it after so long without a part of the answer.
         timeout_ns: u64,
     },
     /// Nobody waits for this request any more; an answer to it is thrown away.
@@ -147,7 +147,7 @@ pub struct FetchQueue {
     /// Answers that pay for hedges.
     hedge_credit: u32,
     throttled_at: Option<Ns>,
-    /// When an answer last came.
+    /// When an answer, or a part of one, last came.
     answered_at: Option<Ns>,
     in_flight_bytes: u64,
     waiting_bytes: u64,

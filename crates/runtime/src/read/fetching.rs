@@ -144,8 +144,8 @@ pub(crate) struct FetchStage {
 struct Way {
     began: Instant,
     orders: Orders,
-    /// Objects and first bytes of the requests in flight.
-    in_flight: HashMap<RequestId, (FileIdx, Range<u64>)>,
+    /// Objects and ranges of the requests in flight, and how many parts of each answer are known to have come.
+    in_flight: HashMap<RequestId, (FileIdx, Range<u64>, u64)>,
     /// Complete, and to be handed to the workers.
     ready: VecDeque<(u64, Task)>,
     names: HashMap<FileIdx, Arc<str>>,
@@ -252,8 +252,8 @@ impl FetchStage {
         glance.starves = has_nothing && way.orders.books.is_waited_for();
         if u128::from(glance.seen.ns) >= GLANCE.as_nanos() {
             let remote = |file: &FileIdx| !self.remote.is_local(*file);
-            let in_flight = way.in_flight.values().filter(|(file, _)| remote(file));
-            let in_flight_bytes = in_flight.map(|(_, at)| at.end - at.start).sum();
+            let in_flight = way.in_flight.values().filter(|(file, ..)| remote(file));
+            let in_flight_bytes = in_flight.map(|(_, at, _)| at.end - at.start).sum();
             let seen = std::mem::take(&mut glance.seen);
             self.link.saw(Seen { in_flight_bytes, wall_ns: wall_ns(), ..seen });
             way.orders.queue.limit_bytes(self.link.host_limit_bytes());
@@ -262,6 +262,19 @@ impl FetchStage {
             {
                 let name = self.name(file, way);
                 self.fetcher.submit(way.round_trip.ask(asked, name, offset));
+            }
+            self.hear(way);
+        }
+    }
+
+    /// Tells the queue which answers are coming, though none of them is whole.
+    fn hear(&self, way: &mut Way) {
+        let now = way.now();
+        for (request, (_, _, known)) in &mut way.in_flight {
+            let heard = self.fetcher.heard(request.0);
+            if heard > *known {
+                *known = heard;
+                way.orders.queue.heard(*request, now);
             }
         }
     }
@@ -362,7 +375,7 @@ impl FetchStage {
                         // The queue cancels it before: this is for a queue that is not asked.
                         timeout: Duration::from_nanos(timeout_ns).saturating_mul(2),
                     });
-                    way.in_flight.insert(request, (file, range));
+                    way.in_flight.insert(request, (file, range, 0));
                 }
                 FetchStep::Cancel { request } => {
                     way.in_flight.remove(&request);
@@ -407,7 +420,7 @@ impl FetchStage {
         let now = way.now();
         match result {
             Ok(bytes) => {
-                if !asked.is_some_and(|(file, _)| self.remote.is_local(file)) {
+                if !asked.is_some_and(|(file, ..)| self.remote.is_local(file)) {
                     way.glance.seen.bytes += bytes.len() as u64;
                 }
                 self.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);

@@ -265,6 +265,9 @@ impl Play<'_> {
             let share = part.min(flow.left);
             flow.left -= share;
             (room, n) = (room - share, n - 1);
+            if share > 0.0 {
+                self.players[flow.host].queue.heard(flow.request, now);
+            }
         }
         for flow in self.flows.extract_if(.., |flow| flow.left <= 0.0) {
             let Player { queue, seen, .. } = &mut self.players[flow.host];

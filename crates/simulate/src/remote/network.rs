@@ -55,6 +55,8 @@ pub enum Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Arrived(RequestId),
+    /// A part of its answer was acknowledged.
+    Part(RequestId),
     Failed(RequestId, Failure),
 }
 
@@ -62,7 +64,8 @@ pub(super) enum Answer {
 struct Connection {
     opened: Ns,
     window: u64,
-    /// Bytes that the server has not sent.
+    /// Bytes of the answer, and those that the server has not sent.
+    asked: u64,
     left: u64,
     request: RequestId,
     /// When all that was sent has arrived.
@@ -115,11 +118,12 @@ impl Connections {
         let mut connection = known.unwrap_or(Connection {
             opened: now,
             window: FIRST_SEGMENTS * SEGMENT,
+            asked: 0,
             left: 0,
             request,
             arrives: now,
         });
-        (connection.left, connection.request) = (bytes, request);
+        (connection.asked, connection.left, connection.request) = (bytes, bytes, request);
         self.busy.insert(request, connection);
         if let Fault::BlackHole(from) = self.network.fault
             && from <= now
@@ -146,8 +150,10 @@ impl Connections {
         let Reverse((now, request, moment)) = self.moments.pop()?;
         match moment {
             Moment::Send => {
+                let is_first = |it: &Connection| it.left == it.asked;
+                let is_first = self.busy.get(&request).is_none_or(is_first);
                 self.send(request, now);
-                None
+                (!is_first).then_some(Answer::Part(request))
             }
             Moment::Arrive => {
                 let connection = self.busy.remove(&request)?;

@@ -133,6 +133,7 @@ impl Player {
     fn hear(&mut self, answer: Answer) {
         match answer {
             Answer::Arrived(request) => self.arrives(request),
+            Answer::Part(request) => self.queue.heard(request, self.now),
             Answer::Failed(request, failure) => {
                 let failed = self.queue.failed(request, failure, self.now).to_vec();
                 self.fails(&failed);

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::fetcher::progress::Progress;
 use crate::fetcher::{gone, one, runtime};
 use crate::{Fetch, Identity, Objects, StorageError};
 
@@ -23,7 +24,8 @@ const IDENTIFY: Duration = Duration::from_secs(10);
 /// # Contract
 ///
 /// 1. Asking does not wait.
-/// 2. A [`Pending`] answer comes within the timeout of its request. One that is dropped ends its request.
+/// 2. A [`Pending`] answer comes, at the latest once the store has been silent for the timeout of its request. One
+///    that is dropped ends its request.
 /// 3. In a process that was forked from the fetcher's own, every request fails as
 ///    [`StorageError::Forked`], at once.
 /// 4. Dropping the fetcher ends all requests and does not wait for the network.
@@ -125,7 +127,8 @@ async fn serve(objects: Arc<dyn Objects>, mut orders: mpsc::UnboundedReceiver<Or
         match order {
             Order::Fetch(fetch, answer) => {
                 drop(tokio::spawn(async move {
-                    answered(answer, one(&*objects, &fetch)).await;
+                    let progress = Progress::default();
+                    answered(answer, one(&*objects, &fetch, &progress)).await;
                 }));
             }
             Order::Identify(object, answer) => {

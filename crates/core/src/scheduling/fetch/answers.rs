@@ -49,6 +49,23 @@ impl FetchQueue {
         &self.pieces
     }
 
+    /// A part of the answer has come: the link is slow and not dead, so the timeout of the request and the deadline
+    /// of its group begin again. The caller says so for parts of some size: else a server that sends a byte now
+    /// and then would never be given up.
+    pub fn heard(&mut self, request: RequestId, now: Ns) {
+        let Some(sent) = self.sent.get_mut(&request) else { return };
+        let later = now.plus(self.config.timeout_ns);
+        if sent.times_out < later {
+            self.timeouts.remove(&(sent.times_out, request));
+            self.timeouts.insert((later, request));
+            sent.times_out = later;
+        }
+        self.answered_at = Some(now);
+        if let Some(group) = self.groups.get_mut(&sent.group) {
+            group.deadline = group.deadline.max(now.plus(self.config.deadline_ns));
+        }
+    }
+
     /// A request failed. The positions that have failed finally with it; they are not known any
     /// more. All others are retried.
     pub fn failed(&mut self, request: RequestId, failure: Failure, now: Ns) -> &[u64] {
