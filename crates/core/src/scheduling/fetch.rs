@@ -436,16 +436,20 @@ impl FetchQueue {
         let (id, group) = self.oldest_group()?;
         let Phase::Sent(Some(request), None) = group.phase else { return None };
         let sent = self.sent.get(&request).filter(|_| !group.was_hedged)?;
-        // Equal latencies are no reason: a little later than almost all. What is longer than others
-        // may take longer.
+        // Equal latencies are no reason: a little later than almost all.
         let late_ns = p99_ns.saturating_add(p99_ns / 8).saturating_add(1);
-        let mean = (self.counts.bytes / self.counts.answered.max(1)).max(1);
-        let longer = u128::from(late_ns) * u128::from(sent.len) / u128::from(mean);
-        let late_ns = late_ns.max(u64::try_from(longer).unwrap_or(u64::MAX));
+        let late_ns = self.for_bytes(late_ns, sent.len);
         let late = sent.at.plus(late_ns);
         // A server that is asked too much is not asked twice.
         let calm = self.throttled_at.map(|at| at.plus(self.config.timeout_ns));
         Some((id, calm.map_or(late, |calm| calm.max(late))))
+    }
+
+    /// As much time as a mean answer gets, or more: what is longer than others may take longer.
+    fn for_bytes(&self, ns: u64, len: u64) -> u64 {
+        let mean = (self.counts.bytes / self.counts.answered.max(1)).max(1);
+        let longer = u128::from(ns) * u128::from(len) / u128::from(mean);
+        ns.max(u64::try_from(longer).unwrap_or(u64::MAX))
     }
 
     /// Begins a group with the position that is needed first, and its neighbours.

@@ -7,7 +7,8 @@ use crate::ids::Ns;
 use super::config::FetchConfig;
 use super::group::{Group, GroupId, Phase};
 use super::{
-    Failure, FetchQueue, HEDGE_COST, Item, MOST_HEDGES, Piece, RequestId, State, retry,
+    Failure, FetchQueue, HEDGE_COST, Item, MOST_HEDGES, Piece, RequestId, SLOW, State,
+    retry,
 };
 
 impl FetchQueue {
@@ -52,17 +53,28 @@ impl FetchQueue {
     /// A part of the answer has come: the link is slow and not dead, so the timeout of the request and the deadline
     /// of its group begin again. The caller says so for parts of some size: else a server that sends a byte now
     /// and then would never be given up.
+    ///
+    /// A first request has no more than four times as long as almost all recent answers took: if others come
+    /// quickly, its connection is slow and not the link, and another one is better. A retry has all the time in
+    /// which parts come, as the link may have become slow for all.
     pub fn heard(&mut self, request: RequestId, now: Ns) {
-        let Some(sent) = self.sent.get_mut(&request) else { return };
+        let Some(sent) = self.sent.get(&request).copied() else { return };
+        self.answered_at = Some(now);
+        let most = self.recent.p99_ns().map(|p99_ns| {
+            sent.at.plus(self.for_bytes(p99_ns.saturating_mul(SLOW), sent.len))
+        });
+        let Some(group) = self.groups.get_mut(&sent.group) else { return };
+        group.deadline = group.deadline.max(now.plus(self.config.deadline_ns));
         let later = now.plus(self.config.timeout_ns);
-        if sent.times_out < later {
+        let later = match most {
+            Some(most) if group.failures == 0 => later.min(most),
+            _ => later,
+        };
+        if let Some(sent) = self.sent.get_mut(&request).filter(|it| it.times_out < later)
+        {
             self.timeouts.remove(&(sent.times_out, request));
             self.timeouts.insert((later, request));
             sent.times_out = later;
-        }
-        self.answered_at = Some(now);
-        if let Some(group) = self.groups.get_mut(&sent.group) {
-            group.deadline = group.deadline.max(now.plus(self.config.deadline_ns));
         }
     }
 

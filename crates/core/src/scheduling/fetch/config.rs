@@ -26,8 +26,8 @@ pub struct FetchConfig {
     /// Whether the oldest missing position is requested a second time when it is late.
     pub hedge: Hedge,
     /// A request without an answer is cancelled after so long, or after four times what almost all
-    /// recent answers took, if that is longer; one that is being answered, so long after the last part of
-    /// it that was heard of.
+    /// recent answers took, if that is longer; one that is being answered may take longer
+    /// ([`heard`](super::FetchQueue::heard)).
     pub timeout_ns: u64,
     /// A position fails finally when so long has passed since it was first requested, or since a part of its
     /// answer was last heard of.

@@ -1,6 +1,8 @@
 //! The queue's rules one by one. All of them together, under whatever arrives, are in
 //! `crates/core/tests/fetch.rs`.
 
+mod slow;
+
 use super::*;
 
 const MILLI: u64 = 1_000_000;
@@ -282,29 +284,6 @@ fn a_slow_link_is_waited_for_longer_than_the_timeout() {
         panic!("nothing is requested")
     };
     assert_eq!(timeout_ns, 400 * MILLI);
-}
-
-#[test]
-fn as_long_as_its_answer_comes_a_request_is_waited_for_and_no_longer() {
-    let mut queue = FetchQueue::new(plain());
-    offer(&mut queue, 0..2);
-    let sent = requests(&mut queue, ms(0));
-    // For longer than any deadline; of the other one nothing comes.
-    for second in 1..100 {
-        queue.heard(sent[0].0, ms(1_000 * second));
-        let (done, _) = steps(&mut queue, ms(1_000 * second));
-        assert!(!done.contains(&FetchStep::Cancel { request: sent[0].0 }), "{second} s");
-        if second < 50 {
-            assert!(!done.contains(&FetchStep::GiveUp { position: 1 }), "{second} s");
-        }
-    }
-    let (_, wake) = steps(&mut queue, ms(102_999));
-    let (done, _) = steps(&mut queue, wake.unwrap());
-    assert_eq!(wake, Some(ms(103_000)));
-    assert!(done.contains(&FetchStep::Cancel { request: sent[0].0 }), "{done:?}");
-    // Nothing comes of a request that nobody waits for any more.
-    queue.heard(sent[0].0, ms(103_000));
-    assert!(answer(&mut queue, sent[0].0, ms(103_000)).is_empty());
 }
 
 #[test]
