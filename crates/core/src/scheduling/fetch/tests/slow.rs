@@ -38,7 +38,9 @@ fn among_quick_answers_a_slow_one_is_requested_again_and_then_waited_for() {
             match step {
                 FetchStep::Request { request, .. } => slow = request,
                 FetchStep::Cancel { .. } => cancelled.push(now),
-                other => panic!("{other:?}"),
+                step @ (FetchStep::GiveUp { .. }
+                | FetchStep::WakeAt(_)
+                | FetchStep::Idle) => panic!("{step:?}"),
             }
         }
     }
