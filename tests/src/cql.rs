@@ -10,6 +10,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// What becomes of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub struct Settings {
     pub token: i64,
     /// Most rows of a page, whatever is asked for.
     pub most_rows: usize,
+    /// How long each 16 KiB of an answer take.
+    pub pause: Duration,
     /// What becomes of requests.
     pub turn: Box<Turns>,
 }
@@ -69,6 +72,7 @@ impl Default for Settings {
             peers: Vec::new(),
             token: 0,
             most_rows: 7,
+            pause: Duration::ZERO,
             turn: Box::new(|_, _| Turn::Answer),
         }
     }
@@ -234,7 +238,10 @@ impl Server {
             let mut frame = vec![0x84, 0, s0, s1, opcode];
             frame.extend(u32::try_from(answer.len()).unwrap_or(0).to_be_bytes());
             frame.extend(answer);
-            stream.write_all(&frame)?;
+            for part in frame.chunks(16 << 10) {
+                thread::sleep(self.settings.pause);
+                stream.write_all(part)?;
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! `client/pool.rs` first.
 
 pub(crate) mod failure;
+pub(crate) mod idle;
 mod pool;
 
 use std::path::Path;

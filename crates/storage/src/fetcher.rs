@@ -35,8 +35,7 @@ pub struct Fetch {
     /// What the object must still be.
     pub expected: Option<Identity>,
     /// How long the store may be silent: before the answer, and between two parts of 16 KiB of it; that it is
-    /// silent is noticed after twice that at the latest. Where parts are not seen (Redis, CQL), the whole answer
-    /// must come in that time.
+    /// silent is noticed after twice that at the latest.
     pub timeout: Duration,
 }
 
@@ -162,8 +161,8 @@ impl Fetcher {
         }
     }
 
-    /// Parts of 16 KiB of the answer to this fetch that have come so far; 0 where the tag is not known or parts of
-    /// answers are not seen.
+    /// Parts of 16 KiB of the answer to this fetch that have come so far; 0 where the tag is not known. Where answers
+    /// share a connection, those of others count, too.
     #[must_use]
     pub fn heard(&self, tag: u64) -> u64 {
         self.in_flight.get(&tag).map_or(0, |(_, progress)| progress.parts())

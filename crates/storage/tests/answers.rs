@@ -406,28 +406,29 @@ fn a_location_is_split_at_its_last_name() {
     }
 }
 
-/// Answers the first request with 480 kB, a part every 100 ms, the first `n_parts` of 30: then it says nothing more.
-fn slow_server(n_parts: usize) -> SocketAddr {
-    const PART: usize = 16 << 10;
+/// Bytes of a slow answer, and of one part of it.
+const SLOW: usize = 30 * PART;
+const PART: usize = 16 << 10;
+
+/// Once a request ends in `end`, answers `head`, then a part every 100 ms, the first `n_parts` of 30: then it says
+/// nothing more.
+fn slow_server(end: &'static [u8], head: String, n_parts: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let (mut head, mut byte) = (Vec::new(), [0]);
-        while !head.ends_with(b"\r\n\r\n") {
+        let (mut request, mut byte) = (Vec::new(), [0]);
+        while !request.ends_with(end) {
             stream.read_exact(&mut byte).unwrap();
-            head.push(byte[0]);
+            request.push(byte[0]);
         }
-        let len = 30 * PART;
-        let head = format!(
-            "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-{}/{len}\r\n\
-             ETag: \"1\"\r\nContent-Length: {len}\r\n\r\n",
-            len - 1
-        );
         stream.write_all(head.as_bytes()).unwrap();
         for _ in 0..n_parts {
             thread::sleep(Duration::from_millis(100));
             stream.write_all(&[7; PART]).unwrap();
+        }
+        if n_parts * PART == SLOW && end == REDIS_END {
+            stream.write_all(b"\r\n").unwrap();
         }
         // Until whoever asks has gone.
         let _ = stream.read(&mut byte);
@@ -435,29 +436,48 @@ fn slow_server(n_parts: usize) -> SocketAddr {
     at
 }
 
+/// The last byte of the range, with which the request ends.
+const REDIS_END: &[u8] = b"\r\n491519\r\n";
+
+fn slow_http(n_parts: usize) -> String {
+    let head = format!(
+        "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-{}/{SLOW}\r\n\
+         ETag: \"1\"\r\nContent-Length: {SLOW}\r\n\r\n",
+        SLOW - 1
+    );
+    format!("http://{}/x", slow_server(b"\r\n\r\n", head, n_parts))
+}
+
+fn slow_redis(n_parts: usize) -> String {
+    let head = format!("${SLOW}\r\n");
+    format!("redis://{}/0", slow_server(REDIS_END, head, n_parts))
+}
+
 #[test]
 fn a_slow_answer_is_waited_for_and_one_that_stops_is_not() {
     for (n_parts, timeout) in [(30, 2_000), (3, 500)] {
-        let url = format!("http://{}/x", slow_server(n_parts));
-        let mut fetcher = Fetcher::start(open(&url, &Options::default())).unwrap();
-        let (object, range) = ("a".into(), 0..480 << 10);
-        let timeout = Duration::from_millis(timeout);
-        fetcher.submit(Fetch { tag: 1, object, range, expected: None, timeout });
-        let (mut heard, mut n_times) = (0, 0);
-        let fetched = loop {
-            if let Some(fetched) = fetcher.poll(Duration::from_millis(20)) {
-                break fetched;
-            }
-            let parts = fetcher.heard(1);
-            n_times += usize::from(parts > heard);
-            heard = parts;
-        };
-        assert!(n_times > 0 && heard <= n_parts as u64, "{n_times} times, {heard} parts");
-        match fetched.result {
-            Ok(bytes) => assert_eq!((n_parts, &bytes[..]), (30, &[7; 480 << 10][..])),
-            Err(error) => {
-                assert!(matches!(error, StorageError::TimedOut { .. }), "{error}");
-                assert_eq!(n_parts, 3, "{error}");
+        for url in [slow_http(n_parts), slow_redis(n_parts)] {
+            let mut fetcher = Fetcher::start(open(&url, &Options::default())).unwrap();
+            let (object, range) = ("a".into(), 0..SLOW as u64);
+            let timeout = Duration::from_millis(timeout);
+            fetcher.submit(Fetch { tag: 1, object, range, expected: None, timeout });
+            let (mut heard, mut n_times) = (0, 0);
+            let fetched = loop {
+                if let Some(fetched) = fetcher.poll(Duration::from_millis(20)) {
+                    break fetched;
+                }
+                let parts = fetcher.heard(1);
+                n_times += usize::from(parts > heard);
+                heard = parts;
+            };
+            let is_part = heard <= n_parts as u64;
+            assert!(n_times > 0 && is_part, "{url}: {n_times} times, {heard} parts");
+            match fetched.result {
+                Ok(bytes) => assert_eq!((n_parts, &bytes[..]), (30, &[7; SLOW][..])),
+                Err(error) => {
+                    assert!(matches!(error, StorageError::TimedOut { .. }), "{error}");
+                    assert_eq!(n_parts, 3, "{error}");
+                }
             }
         }
     }

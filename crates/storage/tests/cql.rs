@@ -241,6 +241,24 @@ fn a_connection_that_breaks_or_is_silent_is_replaced() {
     }
 }
 
+#[test]
+fn an_answer_that_comes_slowly_is_waited_for() {
+    let pause = Duration::from_millis(50);
+    let server = Server::start(Settings { pause, ..Settings::default() }).unwrap();
+    let bytes = vec![7; 640 << 10];
+    server.put(b"a", &bytes, None);
+    let mut fetcher = Fetcher::start(open(&server.url())).unwrap();
+    // Each of them takes two seconds, one after the other.
+    for tag in 0..2 {
+        let (object, range) = ("a".into(), 0..bytes.len() as u64);
+        let timeout = Duration::from_secs(1);
+        fetcher.submit(Fetch { tag, object, range, expected: None, timeout });
+    }
+    for _ in 0..2 {
+        assert_eq!(fetcher.poll(PATIENCE).unwrap().result.unwrap(), bytes);
+    }
+}
+
 /// Two nodes: each is asked for its own keys, and the one that is there for those of one that is not.
 #[test]
 fn a_key_is_asked_for_where_it_is() {

@@ -1,13 +1,10 @@
 //! Connections: opened within a deadline, kept while they are idle.
-//!
-//! A connection is driven by a task of the runtime that opened it, so another runtime does not use it.
 
-use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -19,25 +16,23 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
-use tokio::runtime::{Handle, Id};
 use tokio_rustls::TlsConnector;
 
 use super::failure::{Failure, is_of_machine, no_connection};
+use super::idle::Idle;
 
 /// How long a connection may take, with all its addresses.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// The same to a cloud's own address, which is next to the machine or nowhere.
 const CONNECT_TO_MACHINE_WITHIN: Duration = Duration::from_secs(1);
-/// A connection that was idle for longer is not used: servers close them.
-const IDLE: Duration = Duration::from_secs(30);
 
-/// Scheme, host and port, and the runtime that drives the connection.
-type Key = (String, Id);
+/// Scheme, host and port.
+type Key = String;
 
 /// The connections of a client.
 #[derive(Debug)]
 pub(super) struct Pool {
-    idle: Mutex<HashMap<Key, Vec<(Instant, Sender)>>>,
+    idle: Idle<Key, Sender>,
     ca_file: Option<PathBuf>,
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
 }
@@ -50,7 +45,7 @@ pub(super) struct Sender {
 
 impl Debug for Sender {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").field("to", &self.key.0).finish_non_exhaustive()
+        f.debug_struct("Sender").field("to", &self.key).finish_non_exhaustive()
     }
 }
 
@@ -66,23 +61,14 @@ impl Sender {
 impl Pool {
     pub(super) fn new(ca_file: Option<&Path>) -> Self {
         let ca_file = ca_file.map(Path::to_owned);
-        Self { idle: Mutex::default(), ca_file, tls: OnceLock::new() }
+        Self { idle: Idle::default(), ca_file, tls: OnceLock::new() }
     }
 
     /// An idle connection to the server of `uri`.
     pub(super) async fn kept(&self, uri: &Uri) -> Option<Sender> {
         let key = key(uri)?;
         loop {
-            let (since, mut sender) = {
-                let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-                idle.get_mut(&key)?.pop()?
-            };
-            // The last one put back is the first one taken: behind an old one are only older ones.
-            if since.elapsed() > IDLE {
-                let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-                idle.remove(&key);
-                return None;
-            }
+            let mut sender = self.idle.take(key.clone())?;
             if sender.sender.ready().await.is_ok() {
                 return Some(sender);
             }
@@ -90,11 +76,9 @@ impl Pool {
     }
 
     pub(super) fn keep(&self, sender: Sender) {
-        if sender.sender.is_closed() {
-            return;
+        if !sender.sender.is_closed() {
+            self.idle.keep(sender.key.clone(), sender);
         }
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.entry(sender.key.clone()).or_default().push((Instant::now(), sender));
     }
 
     /// A new connection to the server of `uri`.
@@ -159,8 +143,7 @@ where
 }
 
 fn key(uri: &Uri) -> Option<Key> {
-    let server = format!("{}://{}", uri.scheme_str()?, uri.authority()?);
-    Some((server, Handle::current().id()))
+    Some(format!("{}://{}", uri.scheme_str()?, uri.authority()?))
 }
 
 /// Why there is no trusted connection. Only what TLS itself refuses stays so: a connection that breaks

@@ -3,6 +3,8 @@
 //! Such a server keeps neither a version nor a time of a value, so an object is recognised by its length alone:
 //! a value that another one of the same length replaces is not noticed.
 
+mod values;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Debug, Formatter};
 use std::hash::{BuildHasher, RandomState};
@@ -24,8 +26,9 @@ use crate::address::{percent_decoded, without_login};
 use crate::objects::{arrivals, is_plain};
 use crate::retry::retried;
 use crate::{Arrivals, Identity, Listed, Objects, Put, StorageError};
+use values::{Expected, Failed, Number, Values};
 
-/// Connections: an answer on one waits for the answers before it.
+/// Connections for all but ranges: an answer on one waits for the answers before it.
 const N_CONNECTIONS: usize = 4;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// A connection that is silent for longer is replaced, early enough to ask once more before the run ends.
@@ -39,6 +42,7 @@ type Slot = Mutex<(u64, Option<MultiplexedConnection>)>;
 /// The keys of a database that start with a prefix.
 pub(crate) struct Redis {
     client: Client,
+    values: Values,
     /// Without login.
     url: String,
     host: String,
@@ -92,10 +96,12 @@ impl Redis {
             settings = settings.set_password(password);
         }
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp_settings());
+        let over_tcp = || wrong("is not reached over TCP");
+        let values = Values::of(&info).ok_or_else(over_tcp)?;
         let client = Client::open(info).map_err(unusable)?;
         let url = without_login(url);
         let (slots, next) = (StdMutex::default(), AtomicUsize::new(0));
-        Ok(Self { client, url, host, prefix, slots, next })
+        Ok(Self { client, values, url, host, prefix, slots, next })
     }
 
     /// One of the connections, and how to find it again.
@@ -148,19 +154,13 @@ impl Redis {
         error: &RedisError,
         lease: Lease,
     ) -> StorageError {
-        if error.is_io_error() || error.is_unrecoverable_error() {
+        if is_broken(error) {
             let (opened, slot) = &mut *lease.slots[lease.idx].lock().await;
             if *opened == lease.opened {
                 *slot = None;
             }
-            let why = if error.is_timeout() {
-                format!("no answer within {} s", ANSWER_WITHIN.as_secs())
-            } else {
-                "the connection was closed".to_owned()
-            };
-            return StorageError::Broken { place: place.to_owned(), why };
         }
-        told(place, error)
+        not_answered(place, error)
     }
 
     fn not_connected(&self, place: &str, error: &RedisError) -> StorageError {
@@ -234,18 +234,20 @@ impl Redis {
     ) -> Result<(Bytes, Option<u64>), StorageError> {
         let is_to_end = expected.is_some_and(|expected| expected.len == range.end);
         let last = if is_to_end { range.end } else { range.end - 1 };
-        let mut get = cmd("GETRANGE");
-        get.arg(key).arg(range.start).arg(last);
-        if is_to_end || expected.is_none() {
-            return Ok((self.ask(&get, place).await?, None));
+        let mut request = pipe();
+        request.cmd("GETRANGE").arg(key).arg(range.start).arg(last);
+        let mut number = Number::None;
+        if !is_to_end && expected.is_some() {
+            request.cmd("STRLEN").arg(key);
+            number = Number::Follows;
         }
-        let (mut connection, lease) = self.connection(place).await?;
-        let mut both = pipe();
-        both.add_command(get).cmd("STRLEN").arg(key);
-        match both.query_async::<(Bytes, u64)>(&mut connection).await {
-            Ok((bytes, len)) => Ok((bytes, Some(len))),
-            Err(error) => Err(self.failed(place, &error, lease).await),
-        }
+        let most = (last - range.start).saturating_add(1);
+        let request = request.get_packed_pipeline();
+        let got = self.values.get(&request, Expected { most, number }).await;
+        got.map_err(|failed| match failed {
+            Failed::ToConnect(error) => self.not_connected(place, &error),
+            Failed::ToAnswer(error) => not_answered(place, &error),
+        })
     }
 
     async fn length(&self, object: &str) -> Result<Identity, StorageError> {
@@ -405,6 +407,22 @@ fn tcp_settings() -> TcpSettings {
     #[cfg(target_os = "linux")]
     let settings = settings.set_user_timeout(ANSWER_WITHIN);
     settings
+}
+
+fn is_broken(error: &RedisError) -> bool {
+    error.is_io_error() || error.is_unrecoverable_error()
+}
+
+fn not_answered(place: &str, error: &RedisError) -> StorageError {
+    if !is_broken(error) {
+        return told(place, error);
+    }
+    let why = if error.is_timeout() {
+        format!("no answer within {} s", ANSWER_WITHIN.as_secs())
+    } else {
+        "the connection was closed".to_owned()
+    };
+    StorageError::Broken { place: place.to_owned(), why }
 }
 
 /// What the server says by its code; its text may repeat what it was sent.

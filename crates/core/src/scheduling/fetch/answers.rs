@@ -54,22 +54,23 @@ impl FetchQueue {
     /// of its group begin again. The caller says so for parts of some size: else a server that sends a byte now
     /// and then would never be given up.
     ///
-    /// A first request has no more than four times as long as almost all recent answers took: if others come
-    /// quickly, its connection is slow and not the link, and another one is better. A retry has all the time in
-    /// which parts come, as the link may have become slow for all.
+    /// But a first request has at most its timeout, or four times as long as almost all recent answers took: if
+    /// others come quickly, its connection is slow and not the link, and another one is better. Each retry has
+    /// twice as long as the attempt before, as the link may have become slow for all.
     pub fn heard(&mut self, request: RequestId, now: Ns) {
         let Some(sent) = self.sent.get(&request).copied() else { return };
         self.answered_at = Some(now);
-        let most = self.recent.p99_ns().map(|p99_ns| {
-            sent.at.plus(self.for_bytes(p99_ns.saturating_mul(SLOW), sent.len))
+        let slow_ns = self.recent.p99_ns().map(|p99_ns| {
+            self.for_bytes(p99_ns.saturating_mul(SLOW), sent.len)
+                .max(self.config.timeout_ns)
         });
         let Some(group) = self.groups.get_mut(&sent.group) else { return };
         group.deadline = group.deadline.max(now.plus(self.config.deadline_ns));
         let later = now.plus(self.config.timeout_ns);
-        let later = match most {
-            Some(most) if group.failures == 0 => later.min(most),
-            _ => later,
-        };
+        let later = slow_ns.map_or(later, |slow_ns| {
+            let doubled = 1_u64.checked_shl(group.failures).unwrap_or(u64::MAX);
+            later.min(sent.at.plus(slow_ns.saturating_mul(doubled)))
+        });
         if let Some(sent) = self.sent.get_mut(&request).filter(|it| it.times_out < later)
         {
             self.timeouts.remove(&(sent.times_out, request));

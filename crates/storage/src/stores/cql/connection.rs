@@ -17,6 +17,8 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsConnector;
 
+use crate::fetcher::progress::Progress;
+
 use super::frame::{self, Answer, Ask, HEADER_BYTES, Header, LONGEST_BODY, Run};
 
 /// How long a connection may take, with its login.
@@ -64,11 +66,20 @@ pub(super) struct Connection {
     prepared: Mutex<HashMap<String, Bytes>>,
 }
 
+/// Who waits for an answer.
+#[derive(Debug)]
+struct Waiter {
+    /// When the request has been sent at the latest.
+    sent: Instant,
+    tell: oneshot::Sender<Result<Answer, Trouble>>,
+    /// None but that of a fetch is looked at.
+    progress: Option<Progress>,
+}
+
 /// Who waits for which answer.
 #[derive(Debug, Default)]
 struct Asked {
-    /// With when the request has been sent at the latest.
-    waiting: HashMap<i16, (Instant, oneshot::Sender<Result<Answer, Trouble>>)>,
+    waiting: HashMap<i16, Waiter>,
     /// When all requests have been sent at the latest.
     sent: Option<Instant>,
     next: i16,
@@ -94,23 +105,32 @@ impl Asked {
                 let begins = self.sent.map_or(now, |sent| sent.max(now));
                 let sent = begins + Duration::from_secs_f64(len as f64 / SLOWEST);
                 self.sent = Some(sent);
-                self.waiting.insert(self.next, (sent, tell));
+                let progress = Progress::of_task();
+                self.waiting.insert(self.next, Waiter { sent, tell, progress });
                 return Some(self.next);
             }
         }
     }
 
     fn end(&mut self, why: Trouble) {
-        for (_, (_, tell)) in self.waiting.drain() {
+        for (_, waiter) in self.waiting.drain() {
             // Who waited may be gone.
-            let _ = tell.send(Err(why.clone()));
+            let _ = waiter.tell.send(Err(why.clone()));
         }
         self.ended.get_or_insert(why);
     }
 
     fn is_overdue(&self, now: Instant) -> bool {
-        let late = |sent: &Instant| now.saturating_duration_since(*sent) >= SILENT_FOR;
-        self.waiting.values().any(|(since, _)| late(since))
+        let late = |sent: Instant| now.saturating_duration_since(sent) >= SILENT_FOR;
+        self.waiting.values().any(|waiter| late(waiter.sent))
+    }
+
+    /// Answers come one after another, so all who wait see that the link is slow and not dead, and not only the
+    /// one whose answer comes.
+    fn came(&self, n_bytes: usize) {
+        for progress in self.waiting.values().filter_map(|it| it.progress.as_ref()) {
+            progress.came(n_bytes);
+        }
     }
 }
 
@@ -282,7 +302,7 @@ async fn read(from: &mut (impl AsyncRead + Unpin), asked: &Mutex<Asked>) -> Trou
             header = None;
             // Other numbers are those of events, for which nobody has asked.
             let waiting = lock(asked).waiting.remove(&known.stream);
-            if let Some((_, tell)) = waiting {
+            if let Some(Waiter { tell, .. }) = waiting {
                 let Ok(answer) = Answer::parse(known, body) else {
                     let _ = tell.send(Err(meaningless()));
                     return meaningless();
@@ -294,7 +314,10 @@ async fn read(from: &mut (impl AsyncRead + Unpin), asked: &Mutex<Asked>) -> Trou
         }
         match tokio::time::timeout(LOOK, from.read_buf(&mut heard)).await {
             Ok(Ok(0)) => return Trouble::Broken("the connection was closed".to_owned()),
-            Ok(Ok(_)) => silent_since = Instant::now(),
+            Ok(Ok(n_bytes)) => {
+                silent_since = Instant::now();
+                lock(asked).came(n_bytes);
+            }
             Ok(Err(error)) => return broken(&error),
             Err(_)
                 if silent_since.elapsed() >= SILENT_FOR

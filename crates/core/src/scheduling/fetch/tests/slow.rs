@@ -26,25 +26,26 @@ fn as_long_as_its_answer_comes_a_request_is_waited_for_and_no_longer() {
 }
 
 #[test]
-fn among_quick_answers_a_slow_one_is_requested_again_and_then_waited_for() {
+fn among_quick_answers_each_attempt_at_a_slow_one_has_twice_the_time() {
     let (mut queue, sent) = warm(plain());
     for (request, _) in &sent[1..] {
         queue.arrived(*request, ms(200));
     }
-    let (mut slow, mut cancelled) = (sent[0].0, Vec::new());
-    for now in (200..30_000).step_by(100) {
+    let (mut slow, mut began) = (sent[0].0, 100);
+    let mut lasted = Vec::new();
+    for now in (200..40_000).step_by(100) {
         queue.heard(slow, ms(now));
         for step in steps(&mut queue, ms(now)).0 {
             match step {
-                FetchStep::Request { request, .. } => slow = request,
-                FetchStep::Cancel { .. } => cancelled.push(now),
+                FetchStep::Request { request, .. } => (slow, began) = (request, now),
+                FetchStep::Cancel { .. } => lasted.push(now - began),
                 step @ (FetchStep::GiveUp { .. }
                 | FetchStep::WakeAt(_)
                 | FetchStep::Idle) => panic!("{step:?}"),
             }
         }
     }
-    // As late as if nothing had come of it: four times 100 ms are less than the timeout.
-    assert_eq!(cancelled, [4_100]);
-    assert_eq!(answer(&mut queue, slow, ms(30_000)), [64]);
+    // The first as long as if nothing had come of it: four times 100 ms are less than the timeout.
+    assert_eq!(lasted, [4_000, 8_000, 16_000]);
+    assert_eq!(answer(&mut queue, slow, ms(40_000)), [64]);
 }

@@ -1,0 +1,257 @@
+//! Values, received in memory of their own.
+//!
+//! The `redis` crate receives the answers to all requests of a connection in one buffer and copies each value out of
+//! it twice; and nothing of an answer is seen before it is whole, which over a slow link is too late. What ranges are
+//! asked for is nearly all that is ever received, so those answers are read here, and every other one by the crate.
+//! A connection has one request at a time, as with HTTP.
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+use bytes::{Buf, Bytes, BytesMut};
+use redis::{
+    Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, RedisResult, cmd,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::client::idle::Idle;
+use crate::fetcher::progress;
+
+use super::CONNECT_WITHIN;
+
+/// Room for what is around a value: the line before it, and the answer to a second command. Also the longest line.
+const AROUND: usize = 512;
+/// More than this is not taken for granted before it comes.
+const FIRST_BYTES: usize = 1 << 20;
+
+/// Connections to one server, logged in to one database.
+#[derive(Debug)]
+pub(super) struct Values {
+    host: String,
+    port: u16,
+    greeting: Vec<Cmd>,
+    idle: Idle<(), TcpStream>,
+}
+
+/// What to receive at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Expected {
+    /// Bytes of the value.
+    pub(super) most: u64,
+    /// Whether a number follows it.
+    pub(super) number: Number,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Number {
+    None,
+    Follows,
+}
+
+impl Values {
+    /// Nothing for a server that is not reached over TCP.
+    pub(super) fn of(info: &ConnectionInfo) -> Option<Self> {
+        let ConnectionAddr::Tcp(host, port) = info.addr() else { return None };
+        let settings = info.redis_settings();
+        let mut greeting = Vec::new();
+        if let Some(password) = settings.password() {
+            let mut login = cmd("AUTH");
+            login.arg(settings.username()).arg(password);
+            greeting.push(login);
+        }
+        if settings.db() != 0 {
+            let mut select = cmd("SELECT");
+            select.arg(settings.db());
+            greeting.push(select);
+        }
+        let idle = Idle::default();
+        Some(Self { host: host.clone(), port: *port, greeting, idle })
+    }
+
+    /// Sends `request`, which may be two commands, and receives a value and perhaps a number. Not tried again,
+    /// except on a new connection where a kept one turns out to be closed.
+    pub(super) async fn get(
+        &self,
+        request: &[u8],
+        expected: Expected,
+    ) -> Result<(Bytes, Option<u64>), Failed> {
+        if let Some(mut kept) = self.idle.take(()) {
+            match exchange(&mut kept, request, expected).await {
+                Err((Heard::Nothing, error)) if error.is_io_error() => {}
+                ended => return self.ended(kept, ended),
+            }
+        }
+        let mut new = self.connect().await.map_err(Failed::ToConnect)?;
+        let ended = exchange(&mut new, request, expected).await;
+        self.ended(new, ended)
+    }
+
+    /// After an error nobody knows what comes next on a connection, so it is closed.
+    fn ended(
+        &self,
+        connection: TcpStream,
+        ended: Result<(Bytes, Option<u64>), (Heard, RedisError)>,
+    ) -> Result<(Bytes, Option<u64>), Failed> {
+        let received = ended.map_err(|(_, error)| Failed::ToAnswer(error))?;
+        self.idle.keep((), connection);
+        Ok(received)
+    }
+
+    async fn connect(&self) -> RedisResult<TcpStream> {
+        let opening = async {
+            let mut stream = TcpStream::connect((&*self.host, self.port)).await?;
+            // Requests are small and never wait for more.
+            stream.set_nodelay(true)?;
+            for command in &self.greeting {
+                stream.write_all(&command.get_packed_command()).await?;
+                let mut answer = Answer::of(0);
+                let line = answer.line(&mut stream, 0).await?;
+                understood(line)?;
+            }
+            Ok(stream)
+        };
+        let late = |_| RedisError::from(io::Error::from(io::ErrorKind::TimedOut));
+        tokio::time::timeout(CONNECT_WITHIN, opening).await.map_err(late)?
+    }
+}
+
+/// Where a request failed.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// There was no connection for it.
+    ToConnect(RedisError),
+    /// It was sent.
+    ToAnswer(RedisError),
+}
+
+/// What of an answer had come when it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    Nothing,
+    Something,
+}
+
+async fn exchange(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    request: &[u8],
+    expected: Expected,
+) -> Result<(Bytes, Option<u64>), (Heard, RedisError)> {
+    stream.write_all(request).await.map_err(|e| (Heard::Nothing, e.into()))?;
+    let mut answer = Answer::of(expected.most);
+    let received = answer.receive(stream, expected).await;
+    received.map_err(|error| (answer.heard(), error))
+}
+
+/// What has come of one answer.
+struct Answer {
+    bytes: BytesMut,
+}
+
+impl Answer {
+    /// The memory is that of a value of `most` bytes, if that is not too much to be taken for granted.
+    fn of(most: u64) -> Self {
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(FIRST_BYTES);
+        Self { bytes: BytesMut::with_capacity(most + AROUND) }
+    }
+
+    fn heard(&self) -> Heard {
+        if self.bytes.is_empty() { Heard::Nothing } else { Heard::Something }
+    }
+
+    /// A value, `$length`, its bytes and the end of a line; and perhaps a number, `:number`.
+    async fn receive(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+        expected: Expected,
+    ) -> RedisResult<(Bytes, Option<u64>)> {
+        let line = self.line(stream, 0).await?;
+        let n_line = line.len();
+        let digits = line.strip_prefix(b"$").and_then(|line| line.strip_suffix(b"\r\n"));
+        let Some(digits) = digits else { return Err(refused(line)) };
+        let len = number(digits).filter(|len| *len <= expected.most);
+        let len = len.and_then(|len| usize::try_from(len).ok()).ok_or_else(unreadable)?;
+        let end = n_line + len + 2;
+        while self.bytes.len() < end {
+            self.more(stream, end).await?;
+        }
+        let mut follows = None;
+        let mut whole = end;
+        if expected.number == Number::Follows {
+            let line = self.line(stream, end).await?;
+            whole = end + line.len();
+            let digits =
+                line.strip_prefix(b":").and_then(|line| line.strip_suffix(b"\r\n"));
+            let Some(digits) = digits else { return Err(refused(line)) };
+            follows = Some(number(digits).ok_or_else(unreadable)?);
+        }
+        let ends_well = self.bytes.get(end - 2..end) == Some(b"\r\n");
+        if !ends_well || self.bytes.len() != whole {
+            return Err(unreadable());
+        }
+        self.bytes.truncate(end - 2);
+        self.bytes.advance(n_line);
+        Ok((self.bytes.split().freeze(), follows))
+    }
+
+    /// The line that begins at `at`, with its end.
+    async fn line(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+        at: usize,
+    ) -> RedisResult<&[u8]> {
+        let len = loop {
+            let come = self.bytes.get(at..).unwrap_or_default();
+            if let Some(found) =
+                come.windows(2).take(AROUND).position(|end| end == b"\r\n")
+            {
+                break found + 2;
+            }
+            if come.len() > AROUND {
+                return Err(unreadable());
+            }
+            self.more(stream, at + AROUND).await?;
+        };
+        Ok(self.bytes.get(at..at + len).unwrap_or_default())
+    }
+
+    /// Waits for more of what goes on to `end` at least.
+    async fn more(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+        end: usize,
+    ) -> RedisResult<()> {
+        let come = self.bytes.len();
+        if come == self.bytes.capacity() {
+            let missing = end.saturating_sub(come) + AROUND;
+            self.bytes.reserve(missing.min(come.max(FIRST_BYTES)));
+        }
+        let n_bytes = stream.read_buf(&mut self.bytes).await?;
+        if n_bytes == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        progress::came(n_bytes);
+        Ok(())
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// A line that is no error means what was asked for has been done.
+fn understood(line: &[u8]) -> RedisResult<()> {
+    redis::parse_redis_value(line)?.extract_error().map(|_| ())
+}
+
+/// The error in a line that should be a value.
+fn refused(line: &[u8]) -> RedisError {
+    let told = line.starts_with(b"-").then(|| understood(line).err());
+    told.flatten().unwrap_or_else(unreadable)
+}
+
+fn unreadable() -> RedisError {
+    (ErrorKind::UnexpectedReturnType, "an answer that is not a value").into()
+}
