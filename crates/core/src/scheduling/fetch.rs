@@ -185,9 +185,6 @@ enum Why {
     Hedge,
 }
 
-/// A request is waited for so many times as long as almost all recent answers took.
-const SLOW: u64 = 4;
-
 /// A hedge is paid for by so many answers: two requests in a hundred at most are hedges.
 const HEDGE_COST: u32 = 50;
 /// So many hedges may be saved up.
@@ -553,7 +550,7 @@ impl FetchQueue {
             }
             (_, _) => group.phase = Phase::Sent(Some(request), None),
         }
-        let slow_ns = self.recent.p99_ns().unwrap_or(0).saturating_mul(SLOW);
+        let slow_ns = self.recent.slow_ns().unwrap_or(0);
         if slow_ns > self.config.timeout_ns {
             group.is_borne(&self.config, slow_ns, now);
         }

@@ -7,8 +7,7 @@ use crate::ids::Ns;
 use super::config::FetchConfig;
 use super::group::{Group, GroupId, Phase};
 use super::{
-    Failure, FetchQueue, HEDGE_COST, Item, MOST_HEDGES, Piece, RequestId, SLOW, State,
-    retry,
+    Failure, FetchQueue, HEDGE_COST, Item, MOST_HEDGES, Piece, RequestId, State, retry,
 };
 
 impl FetchQueue {
@@ -54,16 +53,16 @@ impl FetchQueue {
     /// of its group begin again. The caller says so for parts of some size: else a server that sends a byte now
     /// and then would never be given up.
     ///
-    /// But a first request has at most its timeout, or four times as long as almost all recent answers took: if
+    /// But a first request has at most its timeout, or as long as makes an answer slow among the recent ones: if
     /// others come quickly, its connection is slow and not the link, and another one is better. Each retry has
     /// twice as long as the attempt before, as the link may have become slow for all.
     pub fn heard(&mut self, request: RequestId, now: Ns) {
         let Some(sent) = self.sent.get(&request).copied() else { return };
         self.answered_at = Some(now);
-        let slow_ns = self.recent.p99_ns().map(|p99_ns| {
-            self.for_bytes(p99_ns.saturating_mul(SLOW), sent.len)
-                .max(self.config.timeout_ns)
-        });
+        let slow_ns = self
+            .recent
+            .slow_ns()
+            .map(|ns| self.for_bytes(ns, sent.len).max(self.config.timeout_ns));
         let Some(group) = self.groups.get_mut(&sent.group) else { return };
         group.deadline = group.deadline.max(now.plus(self.config.deadline_ns));
         let later = now.plus(self.config.timeout_ns);
