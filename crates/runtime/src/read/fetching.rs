@@ -144,8 +144,7 @@ pub(crate) struct FetchStage {
 struct Way {
     began: Instant,
     orders: Orders,
-    /// Objects and ranges of the requests in flight, and how many parts of each answer are known to have come.
-    in_flight: HashMap<RequestId, (FileIdx, Range<u64>, u64)>,
+    in_flight: HashMap<RequestId, Asked>,
     /// Complete, and to be handed to the workers.
     ready: VecDeque<(u64, Task)>,
     names: HashMap<FileIdx, Arc<str>>,
@@ -153,6 +152,15 @@ struct Way {
     last_failure: Option<String>,
     glance: Glance,
     round_trip: RoundTrip,
+}
+
+/// A request in flight.
+#[derive(Debug)]
+struct Asked {
+    file: FileIdx,
+    range: Range<u64>,
+    /// How many parts of the answer are known to have come.
+    heard: u64,
 }
 
 /// What was seen of the link since it was last told.
@@ -251,9 +259,9 @@ impl FetchStage {
         let has_nothing = way.ready.is_empty() && self.tasks.is_empty();
         glance.starves = has_nothing && way.orders.books.is_waited_for();
         if u128::from(glance.seen.ns) >= GLANCE.as_nanos() {
-            let remote = |file: &FileIdx| !self.remote.is_local(*file);
-            let in_flight = way.in_flight.values().filter(|(file, ..)| remote(file));
-            let in_flight_bytes = in_flight.map(|(_, at, _)| at.end - at.start).sum();
+            let remote = |asked: &&Asked| !self.remote.is_local(asked.file);
+            let in_flight = way.in_flight.values().filter(remote);
+            let in_flight_bytes = in_flight.map(|it| it.range.end - it.range.start).sum();
             let seen = std::mem::take(&mut glance.seen);
             self.link.saw(Seen { in_flight_bytes, wall_ns: wall_ns(), ..seen });
             way.orders.queue.limit_bytes(self.link.host_limit_bytes());
@@ -270,10 +278,10 @@ impl FetchStage {
     /// Tells the queue which answers are coming, though none of them is whole.
     fn hear(&self, way: &mut Way) {
         let now = way.now();
-        for (request, (_, _, known)) in &mut way.in_flight {
+        for (request, asked) in &mut way.in_flight {
             let heard = self.fetcher.heard(request.0);
-            if heard > *known {
-                *known = heard;
+            if heard > asked.heard {
+                asked.heard = heard;
                 way.orders.queue.heard(*request, now);
             }
         }
@@ -375,7 +383,7 @@ impl FetchStage {
                         // The queue cancels it before: this is for a queue that is not asked.
                         timeout: Duration::from_nanos(timeout_ns).saturating_mul(2),
                     });
-                    way.in_flight.insert(request, (file, range, 0));
+                    way.in_flight.insert(request, Asked { file, range, heard: 0 });
                 }
                 FetchStep::Cancel { request } => {
                     way.in_flight.remove(&request);
@@ -420,7 +428,7 @@ impl FetchStage {
         let now = way.now();
         match result {
             Ok(bytes) => {
-                if !asked.is_some_and(|(file, ..)| self.remote.is_local(file)) {
+                if !asked.is_some_and(|asked| self.remote.is_local(asked.file)) {
                     way.glance.seen.bytes += bytes.len() as u64;
                 }
                 self.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
