@@ -482,3 +482,29 @@ fn a_slow_answer_is_waited_for_and_one_that_stops_is_not() {
         }
     }
 }
+
+/// A server may close a connection at any time: what is asked on it then is asked on another one.
+#[test]
+fn a_connection_to_redis_that_was_closed_is_opened_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}/0", listener.local_addr().unwrap());
+    let server = thread::spawn(move || {
+        for _ in 0..3 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut request, mut byte) = (Vec::new(), [0]);
+            while !request.ends_with(b"\r\n1\r\n") {
+                stream.read_exact(&mut byte).unwrap();
+                request.push(byte[0]);
+            }
+            stream.write_all(b"$2\r\nab\r\n").unwrap();
+        }
+    });
+    let mut fetcher = Fetcher::start(open(&url, &Options::default())).unwrap();
+    for tag in 0..3 {
+        let (object, range) = ("a".into(), 0..2);
+        let timeout = PATIENCE;
+        fetcher.submit(Fetch { tag, object, range, expected: None, timeout });
+        assert_eq!(fetcher.poll(PATIENCE).unwrap().result.unwrap(), "ab");
+    }
+    server.join().unwrap();
+}

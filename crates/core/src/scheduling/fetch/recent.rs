@@ -1,4 +1,5 @@
-//! How long recent answers took: the time that few of them exceeded, and the one after which an answer is not late but slow.
+//! How long recent answers took: the time that few of them exceeded, and the one after which an answer is not late
+//! but slow.
 //!
 //! A quantile of the last answers rather than of all: links change. It is determined every few answers only,
 //! so that it costs next to nothing.

@@ -28,10 +28,10 @@ const AROUND: usize = 512;
 const FIRST_BYTES: usize = 1 << 20;
 
 /// Connections to one server, logged in to one database.
-#[derive(Debug)]
 pub(super) struct Values {
     host: String,
     port: u16,
+    /// Holds the password, so none of this is ever printed.
     greeting: Vec<Cmd>,
     idle: Idle<(), TcpStream>,
 }
