@@ -11,9 +11,10 @@
 mod servers;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bothends_storage::conformance::{Marks, Subject, all};
-use bothends_storage::{Location, Objects, Options, StorageError, View};
+use bothends_storage::{Fetch, Fetcher, Location, Objects, Options, StorageError, View};
 use servers::{BUCKET, KEYS, WEAK_KEYS, put, redis, seaweedfs, valkey};
 
 fn encoded(name: &str) -> String {
@@ -114,6 +115,7 @@ fn redis_keeps_the_contract_and_says_what_is_wrong() {
         redis(at, &[b"SET", format!("train*/{name}").as_bytes(), bytes]).unwrap();
     };
     put("numbers", b"0123");
+    put("secret", b"0123");
     redis(at, &[b"LPUSH", b"train*/no-string", b"x"]).unwrap();
     redis(at, &[b"SET", b"trainer/of another prefix", b"x"]).unwrap();
     let subject = Subject { objects, put: Box::new(put), marks: Marks::Lengths };
@@ -124,6 +126,8 @@ fn redis_keeps_the_contract_and_says_what_is_wrong() {
         error.contains("key train*/no-string`: the key does not hold a string"),
         "{error}"
     );
+    redis(at, &[b"ACL", b"SETUSER", b"reader", b"on", b">own", b"~*", b"+@all"]).unwrap();
+    redis(at, &[b"SWAPDB", b"0", b"1"]).unwrap();
     redis(at, &[b"CONFIG", b"SET", b"requirepass", b"right"]).unwrap();
     for login in ["", ":s3cret@", "user:s3cret@"] {
         let url = format!("redis://{login}{at}/0");
@@ -132,6 +136,15 @@ fn redis_keeps_the_contract_and_says_what_is_wrong() {
     }
     let mut options = Options::default();
     options.variables.insert("REDISCLI_AUTH".to_owned(), "right".to_owned());
+    for login in ["", "reader:own@"] {
+        let url = format!("redis://{login}{at}/1?prefix=train%2A/");
+        let mut fetcher = Fetcher::start(open(&url, &options)).unwrap();
+        let (object, range) = ("secret".into(), 1..3);
+        let timeout = Duration::from_secs(60);
+        fetcher.submit(Fetch { tag: 1, object, range, expected: None, timeout });
+        let fetched = fetcher.poll(timeout).unwrap();
+        assert_eq!(fetched.result.unwrap(), "12", "{login}");
+    }
     let error = refusal(open(&format!("redis://{at}/0"), &options));
     assert!(matches!(error, StorageError::NotFound { .. }), "{error}");
     drop(server);
