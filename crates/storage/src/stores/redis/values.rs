@@ -1,9 +1,9 @@
 //! Values, received in memory of their own.
 //!
-//! The `redis` crate receives the answers to all requests of a connection in one buffer and copies each value out of
-//! it twice; and nothing of an answer is seen before it is whole, which over a slow link is too late. What ranges are
-//! asked for is nearly all that is ever received, so those answers are read here, and every other one by the crate.
-//! A connection has one request at a time, as with HTTP.
+//! The `redis` crate receives the answers to all requests of a connection in one buffer, moves them whenever that
+//! grows, and copies each value out of it; nothing of an answer is seen before it is whole, which over a slow link is
+//! too late. Ranges are nearly all that is ever asked for, so their answers are read here, and every other one by the
+//! crate. A connection has one request at a time, as with HTTP.
 
 #[cfg(test)]
 mod tests;
