@@ -508,3 +508,19 @@ fn a_connection_to_redis_that_was_closed_is_opened_again() {
     }
     server.join().unwrap();
 }
+
+/// Somebody else's connections, or ours: fewer requests at a time, and not the end of the run.
+#[test]
+fn a_redis_server_with_too_many_clients_is_asked_less() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}/0", listener.local_addr().unwrap());
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"-ERR max number of clients reached\r\n").unwrap();
+        // Closed at once, the answer might be lost with what has not been read.
+        let _ = stream.read(&mut [0; 256]);
+    });
+    let error = fetch(open(&url, &Options::default())).unwrap_err();
+    assert!(matches!(error, StorageError::Throttled { .. }), "{error}");
+    server.join().unwrap();
+}

@@ -438,7 +438,11 @@ fn told(place: &str, error: &RedisError) -> StorageError {
             remedy: "give the password in REDISCLI_AUTH, or user and password in the URL",
         };
     }
+    // As many connections as it admits are open, some of them perhaps ours.
+    let is_full =
+        error.detail().is_some_and(|text| text.starts_with("max number of clients"));
     match &*code {
+        "ERR" if is_full => StorageError::Throttled { place, retry_after: None },
         "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" => {
             StorageError::Throttled { place, retry_after: None }
         }
