@@ -17,7 +17,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use bothends_agent::door::{Door, News, Visits};
 use bothends_agent::{
-    Costs, DataRoot, FileStore, Links, NoCosts, Server, ServerConfig, stop,
+    Costs, DataRoot, DecompressedPlace, DecompressingWatch, FileStore, Links, NoCosts,
+    ReadyRoots, Server, ServerConfig, stop,
 };
 use bothends_csd::{Address, CsdError, Security};
 use clap::{Command, CommandFactory, Parser, ValueEnum};
@@ -207,7 +208,10 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
         Listen::Nvme(address) => return serve_nvme(args, device, address, &stop),
     };
     // It reads its user's own files for that user, whose other workers follow links, too.
-    let store = FileStore::of(&args.media, Links::Followed)?;
+    let watch = DecompressingWatch::lines(|line| eprintln!("{line}"));
+    let place = DecompressedPlace::of_user();
+    let ready = ReadyRoots::of(&args.media, place.as_ref(), &watch)?;
+    let store = FileStore::of(&ready.roots, Links::Followed)?;
     let config = ServerConfig {
         name: device.name.clone(),
         emulated: true,

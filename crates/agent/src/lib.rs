@@ -39,8 +39,10 @@ pub use server::{
 };
 pub use session::epoch_batches;
 pub use store::{
-    Age, DataRoot, FileStore, Identity, ObjectRoot, ObjectStore, Store, StoreError,
-    Wanted,
+    Age, DataRoot, FileStore, Identity, ObjectRoot, ObjectStore, ReadyRoots, Store,
+    StoreError, Wanted,
 };
 // What a `FileStore` does with symbolic links.
 pub use bothends_csd::Links;
+// Where compressed shards go, and who is told.
+pub use bothends_decompress::{Place as DecompressedPlace, Watch as DecompressingWatch};

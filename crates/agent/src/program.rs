@@ -37,8 +37,8 @@ use self::sandbox::{Confined, Network, Places, Sandbox};
 use crate::door::{Door, News, Visits};
 use crate::session::limits;
 use crate::{
-    DataRoot, FileStore, Links, Memory, NoCosts, ObjectRoot, ResultMemory, SESSIONS,
-    Server, ServerConfig, Sharing, stop,
+    DataRoot, DecompressedPlace, DecompressingWatch, FileStore, Links, Memory, NoCosts,
+    ObjectRoot, ReadyRoots, ResultMemory, SESSIONS, Server, ServerConfig, Sharing, stop,
 };
 
 /// Serves preprocessed batches of the data set next to this program.
@@ -236,7 +236,8 @@ fn run(args: &Args) -> Result<()> {
     let links = if args.follow_links { Links::Beneath } else { Links::Refused };
     let cache = cache(args)?;
     let cache_root = cache.as_ref().map(|cache| cache.root.clone());
-    let data = Data::open(args, links, cache)?;
+    let ready = ready(args)?;
+    let data = Data::open(&ready.roots, links, cache)?;
     let proofs = Proofs::of(args)?;
     let security = proofs.load()?;
     // From here on there is something to remove; until now a signal ends the program as it is.
@@ -273,14 +274,14 @@ enum Data {
 }
 
 impl Data {
-    fn open(args: &Args, links: Links, cache: Option<Cache>) -> Result<Self> {
-        if let Some(mut root) = ObjectRoot::of(&args.data_root)? {
+    fn open(roots: &[DataRoot], links: Links, cache: Option<Cache>) -> Result<Self> {
+        if let Some(mut root) = ObjectRoot::of(roots)? {
             if let Some(cache) = cache {
                 root = root.with_cache(cache);
             }
             return Ok(Self::Objects(Box::new(root)));
         }
-        let mut files = FileStore::of(&args.data_root, links)?;
+        let mut files = FileStore::of(roots, links)?;
         if let Some(cache) = cache {
             files = files.with_cache(cache);
         }
@@ -478,6 +479,20 @@ fn cache(args: &Args) -> Result<Option<Cache>> {
     std::fs::create_dir_all(&root)
         .with_context(|| format!("cannot make the cache directory {}", root.display()))?;
     Ok(Some(Cache { root, limit_bytes }))
+}
+
+/// The data roots, decompressed where necessary.
+fn ready(args: &Args) -> Result<ReadyRoots> {
+    let place = match &args.cache {
+        None => DecompressedPlace::of_user(),
+        Some(off) if off.as_os_str() == "off" => None,
+        Some(root) => Some(DecompressedPlace::in_cache(root)),
+    };
+    let log = args.log;
+    let watch = DecompressingWatch::lines(move |line| log.note(line));
+    let ready = ReadyRoots::of(&args.data_root, place.as_ref(), &watch)?;
+    ready.notes().for_each(|note| log.note(&note));
+    Ok(ready)
 }
 
 fn cores_here() -> u32 {

@@ -5,6 +5,7 @@
 //! another file, and a root that got the name of another is looked at when a session begins. `remote` has the
 //! objects of a store on the network. Nothing here knows a format or a sample.
 
+mod decompressed;
 mod opened;
 mod remote;
 
@@ -25,6 +26,7 @@ use bothends_side_index::{Beside, Cache, Place, SideIndex};
 use bothends_storage::{Location, Options, StorageError, is_url};
 use twox_hash::XxHash3_64;
 
+pub use self::decompressed::ReadyRoots;
 use self::opened::{OpenFile, Opened};
 pub use self::remote::{ObjectRoot, ObjectStore};
 

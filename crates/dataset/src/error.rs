@@ -146,6 +146,18 @@ pub enum DatasetError {
         /// Why, and what to do.
         why: String,
     },
+    /// A shard in which images are compressed, so that none can be read alone: [`Decompression`] helps.
+    ///
+    /// [`Decompression`]: crate::Decompression
+    #[error("`{path}` byte {offset}: {why}")]
+    Compressed {
+        /// The shard, or the index of shards.
+        path: String,
+        /// Where in it.
+        offset: u64,
+        /// What is compressed, and what to do.
+        why: String,
+    },
     /// Shards that are compressed as a whole: no sample in them can be read alone.
     #[error(
         "`{path}` is compressed as a whole, so that no sample in it can be read alone; \
@@ -236,6 +248,12 @@ pub enum DatasetError {
 }
 
 impl DatasetError {
+    /// Whether it says that shards are compressed: they can be read once they have been decompressed.
+    #[must_use]
+    pub fn is_compressed(&self) -> bool {
+        matches!(self, Self::CompressedShard { .. } | Self::Compressed { .. })
+    }
+
     /// A number that four bytes are kept for.
     pub(crate) fn count(number: usize, what: &'static str) -> Result<u32, Self> {
         let max = u64::from(u32::MAX);

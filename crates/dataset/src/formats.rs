@@ -13,6 +13,7 @@ mod shards;
 mod store;
 
 use self::shards::columns;
+pub use self::shards::compressed::{Codec, Decompression, Step, Treatment};
 use crate::error::DatasetError;
 use crate::fields::{Ask, Fields, FieldsBuilder, NamedField};
 use crate::path;
@@ -124,7 +125,7 @@ impl Format {
                 Ok(Self::Cifar10Python)
             }
             Kind::File { .. } if shards::tar::is_archive(target) => Ok(Self::WebDataset),
-            Kind::File { .. } if shards::is_compressed(target) => {
+            Kind::File { .. } if shards::compressed::is_compressed(target) => {
                 Err(DatasetError::CompressedShard { path: storage.shown(target) })
             }
             Kind::File { .. } if shards::tfrecord::is_shard(path::split(target).1) => {
@@ -273,6 +274,6 @@ impl Format {
 /// A compressed shard in a folder: where nothing else can be read, it was meant.
 fn compressed(entries: &[Entry]) -> Option<&str> {
     let is_compressed =
-        |entry: &&Entry| shards::is_shard_in(entry, shards::is_compressed);
+        |entry: &&Entry| shards::is_shard_in(entry, shards::compressed::is_compressed);
     entries.iter().find(is_compressed).map(|entry| entry.name.as_str())
 }

@@ -32,7 +32,9 @@ pub use error::DatasetError;
 pub use fields::{
     Ask, Field, FieldKind, FieldPlace, Fields, FieldsBuilder, NamedField, Number,
 };
-pub use formats::{Format, Found, find, find_fields};
+pub use formats::{
+    Codec, Decompression, Format, Found, Step, Treatment, find, find_fields,
+};
 pub use storage::{Entry, Kind, Storage, Version};
 pub use table::{
     FileMark, JoinLabels, MANIFEST_VERSION, Piece, Table, TableBuilder, WrongChecksum,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bothends_dataset::DatasetError;
 use bothends_dataset::store::Refusal;
+use bothends_decompress::DecompressError;
 use bothends_storage::StorageError;
 
 /// What can go wrong with packing and unpacking.
@@ -14,6 +15,9 @@ pub enum PackError {
     /// The path is not a data set, or is a store that cannot be read.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
+    /// Shards that could not be decompressed.
+    #[error(transparent)]
+    Decompress(DecompressError),
     /// A remote store.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -238,6 +242,15 @@ pub enum PackError {
         /// How many there are.
         n_samples: u64,
     },
+}
+
+impl From<DecompressError> for PackError {
+    fn from(error: DecompressError) -> Self {
+        if let DecompressError::Dataset(error) = error {
+            return Self::Dataset(error);
+        }
+        Self::Decompress(error)
+    }
 }
 
 impl PackError {

@@ -1,5 +1,6 @@
 //! A loader and the consumers of an epoch, for Python.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,8 +9,8 @@ use bothends_core::ids::SampleId;
 use bothends_core::order::{OrderConfig, Repeats};
 use bothends_core::tensor::{Dtype, Layout};
 use bothends_runtime::{
-    Dealt, GpuPolled, Home, Loader, Notes, Polled, Ranks, Registration, RunConfig,
-    RuntimeError,
+    Dealt, DecompressingWatch, GpuPolled, Home, Loader, Notes, Polled, Ranks,
+    Registration, RunConfig, RuntimeError,
 };
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -44,6 +45,32 @@ pub(crate) struct NativeLoader {
     is_stopped: Arc<AtomicBool>,
 }
 
+/// Shows how far it is while shards are decompressed, on Python's standard error, which notebooks show, and lets
+/// Python interrupt it; `interrupted` is what it raised then.
+fn watched(interrupted: Arc<Mutex<Option<PyErr>>>) -> DecompressingWatch {
+    let lines = DecompressingWatch::lines(|line| {
+        Python::attach(|py| {
+            // Nobody looks where there is no such stream.
+            let written = py.import("sys").and_then(|sys| {
+                sys.getattr("stderr")?
+                    .call_method1("write", (format!("bothends: {line}\n"),))
+            });
+            drop(written);
+        });
+    });
+    DecompressingWatch::new(move |progress| {
+        let _ = lines.tell(progress);
+        match Python::attach(|py| py.check_signals()) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                let mut to = interrupted.lock().unwrap_or_else(PoisonError::into_inner);
+                *to = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    })
+}
+
 #[pymethods]
 impl NativeLoader {
     /// Opens a loader from its options (a JSON object), the samples if Python lists them, and a
@@ -60,15 +87,22 @@ impl NativeLoader {
         parent: Option<u32>,
     ) -> PyResult<Self> {
         let redecoder = redecode.map(supplied::redecoder);
+        let interrupted = Arc::new(Mutex::new(None));
+        let decompressing = watched(Arc::clone(&interrupted));
         let opened = py.detach(|| {
             let variable = |name: &str| std::env::var(name).ok();
             let (ranks, registration) = Ranks::here(variable, parent);
             let config = bothends_runtime::options_among(options, ranks)?;
             let supplied = samples.map(Samples::supplied).transpose()?;
-            let loader = Loader::open(RunConfig { supplied, redecoder, ..config })?;
+            let config = RunConfig { supplied, redecoder, decompressing, ..config };
+            let loader = Loader::open(config)?;
             Ok((loader, registration))
         });
-        let (loader, registration) = opened.map_err(|error| raised(py, &error))?;
+        let (loader, registration) = opened.map_err(|error| {
+            let mut interrupted =
+                interrupted.lock().unwrap_or_else(PoisonError::into_inner);
+            interrupted.take().unwrap_or_else(|| raised(py, &error))
+        })?;
         let form = Form {
             views: loader.views().into(),
             output: loader.output(),

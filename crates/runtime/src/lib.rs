@@ -90,6 +90,9 @@ pub use bothends_accel::{AccelConfig, AccelError, Step, Usage};
 pub use bothends_core::plan::mix::MixStop;
 pub use bothends_csd::{Insecure, JobTerms, TlsFiles};
 pub use bothends_dataset::{FieldKind, JoinLabels, Number};
+pub use bothends_decompress::{
+    Progress as Decompressing, Stage as DecompressingStage, Watch as DecompressingWatch,
+};
 pub use bothends_figures::{
     AcceleratorResult, Alone, Audits, BackResult, BlockCacheUse, Bytes, Counted, Cpu,
     Damaged, DamagedSample, Energy, EnergyDomain, EpochResult, FetchWaits, Fetches,

@@ -12,6 +12,7 @@ use bothends_runtime::{BadPolicy, RunConfig, is_url};
 use super::pack;
 use crate::args::InspectArgs;
 use crate::failed::{Failed, wrong};
+use crate::watch::bar::decompressing;
 use crate::{file, say, typed};
 
 /// How far into a file the beginning of its text is looked for.
@@ -101,5 +102,10 @@ fn print_recipe(recipe: &Recipe) {
 /// A run that only looks: one worker, no device.
 pub(crate) fn looking(data: PathBuf, recipe: Recipe) -> RunConfig {
     let strategy = StrategyConfig::Cpu;
-    RunConfig { strategy, on_bad: BadPolicy::Zero, ..RunConfig::new(data, recipe) }
+    RunConfig {
+        strategy,
+        on_bad: BadPolicy::Zero,
+        decompressing: decompressing(),
+        ..RunConfig::new(data, recipe)
+    }
 }

@@ -12,7 +12,7 @@ use bothends_runtime::{is_url, without_secrets};
 use crate::args::{ConvertArgs, PackArgs, UnpackArgs, UploadArgs};
 use crate::failed::{Failed, wrong};
 use crate::say;
-use crate::watch::bar::{Bar, SHOW_EVERY};
+use crate::watch::bar::{Bar, SHOW_EVERY, decompressing};
 
 /// Packs a data set, or the records of stores.
 pub(crate) fn pack(args: &PackArgs) -> Result<(), Failed> {
@@ -53,7 +53,7 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Failed> {
         let why = "several sources must all be stores; pack each data set, then join the stores";
         return Err(wrong(why));
     };
-    pack_source(&Files::open(source)?, &args.store, &config)
+    pack_source(&Files::open_watched(source, &decompressing())?, &args.store, &config)
 }
 
 fn pack_source(
@@ -117,7 +117,7 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<(), Failed> {
             bothends_pack::export(&Stored::all(&stores)?, &args.file, observer)?
         }
         false => {
-            let files = Files::open(&args.source)?;
+            let files = Files::open_watched(&args.source, &decompressing())?;
             dropped.extend_from_slice(files.field_names());
             bothends_pack::export(&files, &args.file, observer)?
         }
@@ -154,7 +154,8 @@ pub(crate) fn upload(args: &UploadArgs) -> Result<(), Failed> {
             bothends_pack::upload(&Stored::all(&stores)?, &to, missing, observer)?
         }
         false => {
-            bothends_pack::upload(&Files::open(&args.source)?, &to, missing, observer)?
+            let files = Files::open_watched(&args.source, &decompressing())?;
+            bothends_pack::upload(&files, &to, missing, observer)?
         }
     };
     show.bar.clear();

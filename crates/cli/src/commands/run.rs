@@ -18,7 +18,7 @@ use crate::flags::one_line;
 use crate::signals::Received;
 use crate::typed::{recipe, seconds, share, workers};
 use crate::watch::Watch;
-use crate::watch::bar::Bar;
+use crate::watch::bar::{Bar, decompressing};
 use crate::watch::events::EventFile;
 use crate::watch::metrics::MetricsServer;
 use crate::watch::otlp::OtlpTrace;
@@ -163,6 +163,7 @@ fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
             ..ReadConfig::default()
         },
         cache: host.cache.clone(),
+        decompressing: decompressing(),
         rates: rates_folder(host.side_index),
         strategy: host.strategy.parse().map_err(wrong)?,
         objective: host.objective.parse().map_err(wrong)?,

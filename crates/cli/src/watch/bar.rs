@@ -5,10 +5,14 @@
 //! with `--quiet`, nothing.
 
 use std::io::{IsTerminal, stderr};
+use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bothends_core::select::StrategyConfig;
-use bothends_runtime::{Observer, Progress};
+use bothends_runtime::{
+    Decompressing, DecompressingStage, DecompressingWatch, Observer, Progress,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::say::{self, Talk};
@@ -88,6 +92,25 @@ impl Bar {
             Show::Lines | Show::Nothing => say::note(text),
         }
     }
+}
+
+/// Shows how far it is while shards are decompressed.
+pub(crate) fn decompressing() -> DecompressingWatch {
+    let bar = Mutex::new(None::<Bar>);
+    DecompressingWatch::new(move |progress: &Decompressing| {
+        let mut bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress.stage {
+            DecompressingStage::Done => {
+                if let Some(bar) = bar.take() {
+                    bar.clear();
+                }
+            }
+            DecompressingStage::Making | DecompressingStage::Waiting => {
+                bar.get_or_insert_with(Bar::new).step(&progress.to_string());
+            }
+        }
+        ControlFlow::Continue(())
+    })
 }
 
 impl Observer for Bar {

@@ -7,6 +7,7 @@
 
 pub(crate) mod beton;
 pub(crate) mod columns;
+pub(crate) mod compressed;
 pub(crate) mod datadings;
 pub(crate) mod example;
 pub(crate) mod hdf5;
@@ -108,6 +109,15 @@ impl<'a> Window<'a> {
         }
     }
 
+    /// What is compressed in this file, and where.
+    pub(crate) fn compressed(&self, at: u64, why: impl Into<String>) -> DatasetError {
+        DatasetError::Compressed {
+            path: self.storage.shown(&self.path),
+            offset: at,
+            why: why.into(),
+        }
+    }
+
     /// The length of a record that begins at `at`, held against the file's and an extent's bounds.
     pub(crate) fn record_len(&self, at: u64, len: u64) -> Result<u32, DatasetError> {
         if at.checked_add(len).is_none_or(|end| end > self.len) {
@@ -138,23 +148,6 @@ pub(crate) fn find(
         .collect();
     let n_others = (entries.len() - shards.len()) as u64;
     Ok((shards, n_others))
-}
-
-/// Whether a file's name is that of a shard compressed as a whole, which is refused: no sample in it can be read
-/// alone.
-pub(crate) fn is_compressed(name: &str) -> bool {
-    const PACKERS: [&str; 7] = ["gz", "zst", "zstd", "xz", "bz2", "lz4", "br"];
-    let (shard, ending) = name.rsplit_once('.').unwrap_or_default();
-    let is = |other: &str| ending.eq_ignore_ascii_case(other);
-    let is_shard = [
-        tar::is_archive,
-        tfrecord::is_shard,
-        datadings::is_shard,
-        hdf5::is_shard,
-        beton::is_shard,
-    ];
-    ending.eq_ignore_ascii_case("tgz")
-        || PACKERS.iter().any(|packer| is(packer)) && is_shard.iter().any(|is| is(shard))
 }
 
 /// Whether the entry is a file with the name of a shard.
@@ -218,24 +211,6 @@ impl Labels {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn compressed_shards_of_every_format_are_known_by_their_names() {
-        for name in [
-            "a.tar.gz",
-            "a.TGZ",
-            "a.tar.zst",
-            "a.tfrecord.gz",
-            "a.msgpack.xz",
-            "a.h5.bz2",
-            "a.beton.lz4",
-        ] {
-            assert!(is_compressed(name), "{name}");
-        }
-        for name in ["a.tar", "a.gz", "a.jpg.gz", "a.tar.gz.txt", "gz", "", "a.csv.zst"] {
-            assert!(!is_compressed(name), "{name}");
-        }
-    }
 
     /// Small records are read many at a time; what is far apart is not read through.
     #[test]

@@ -4,7 +4,7 @@
 //! Names come from lists that may be old, or from another machine, so what is behind a name is checked
 //! after it is open. This file does not read; `files` adds what readers need.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -39,12 +39,24 @@ pub fn open_own(path: &Path) -> io::Result<File> {
     if !found.is_file() {
         return Err(not_regular());
     }
-    let is_own = found.uid() == geteuid().as_raw() && found.mode() & 0o022 == 0;
     let why = "it belongs to another user, or others can write to it";
-    match is_own {
+    match belongs_to_user(&found) {
         true => Ok(file),
         false => Err(io::Error::new(ErrorKind::PermissionDenied, why)),
     }
+}
+
+/// Whether the folder is this user's own, and nobody else may write to it; a symbolic link is not.
+///
+/// # Errors
+/// What the system says.
+pub fn is_own_folder(path: &Path) -> io::Result<bool> {
+    let found = std::fs::symlink_metadata(path)?;
+    Ok(found.is_dir() && belongs_to_user(&found))
+}
+
+fn belongs_to_user(found: &Metadata) -> bool {
+    found.uid() == geteuid().as_raw() && found.mode() & 0o022 == 0
 }
 
 /// Whether a file keeps its inode number as long as it exists. Some file systems assign another one to a

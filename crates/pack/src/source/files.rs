@@ -15,8 +15,9 @@ use std::time::SystemTime;
 
 use bothends_core::ids::SampleId;
 use bothends_core::sample::Encoding;
-use bothends_dataset::{Ask, Entry, Found, Kind, Storage as _, find_fields};
+use bothends_dataset::{Ask, Entry, Found, Kind, Storage, find_fields};
 use bothends_dataset::{Format, Table, side_index};
+use bothends_decompress::{Compressed, Decompressed, Watch, find_in};
 use bothends_io::{Folder, list, open_regular};
 use bothends_storage::{Options, StorageError, View, around, is_url};
 
@@ -37,6 +38,8 @@ pub struct Files {
     file_bytes: Vec<u64>,
     rests: Vec<Rest>,
     names: Vec<String>,
+    /// The folder, if nobody may remove it yet.
+    _decompressed: Option<Decompressed>,
 }
 
 /// Where the files are.
@@ -88,20 +91,48 @@ impl Rest {
 
 impl Files {
     /// Finds the data set at `path`, which may be the URL of a remote store, and everything besides its
-    /// samples. Blocks on the storage: every folder is listed.
+    /// samples. Blocks on the storage: every folder is listed. Compressed shards are decompressed into the user's
+    /// cache directory first, and what is packed are the decompressed ones.
     ///
     /// # Errors
-    /// [`PackError::Dataset`], [`PackError::Failed`], [`PackError::Storage`].
+    /// [`PackError::Dataset`], [`PackError::Failed`], [`PackError::Storage`], [`PackError::Decompress`].
     pub fn open(path: &Path) -> Result<Self, PackError> {
+        Self::open_watched(path, &Watch::default())
+    }
+
+    /// The same, and who is told while shards are decompressed.
+    ///
+    /// # Errors
+    /// As [`Files::open`].
+    pub fn open_watched(path: &Path, watch: &Watch) -> Result<Self, PackError> {
+        let find = |storage: &(dyn Storage + Sync), target: &str| {
+            let data = Compressed { storage, target };
+            let cache = bothends_decompress::Place::of_user();
+            find_in(data, cache.as_ref(), watch, |storage, target| {
+                find_fields(storage, target, Ask::Names)
+            })
+        };
         if let Some(url) = path.to_str().filter(|text| is_url(text)) {
             let (view, target) = around(url, &Options::from_environment())?;
-            let found = find_fields(&view, &target, Ask::Names)?;
-            return Self::of(Place::Remote(view), target, found);
+            let (found, made) = find(&view, &target)?;
+            let Some(made) = made else {
+                return Self::of(Place::Remote(view), target, found);
+            };
+            return Self::decompressed(made, found);
         }
         let failed = PackError::at("open", path);
         let (folder, target) = Folder::around(path).map_err(failed)?;
-        let found = find_fields(&folder, &target, Ask::Names)?;
-        Self::of(Place::Folder(folder.0), target, found)
+        let (found, made) = find(&folder, &target)?;
+        match made {
+            Some(made) => Self::decompressed(made, found),
+            None => Self::of(Place::Folder(folder.0), target, found),
+        }
+    }
+
+    fn decompressed(made: Decompressed, found: Found) -> Result<Self, PackError> {
+        let (root, target) = (made.root().to_owned(), made.target().to_owned());
+        let files = Self::of(Place::Folder(root), target, found)?;
+        Ok(Self { _decompressed: Some(made), ..files })
     }
 
     fn of(place: Place, target: String, found: Found) -> Result<Self, PackError> {
@@ -143,7 +174,8 @@ impl Files {
             parts: Vec::new(),
             is_folder: true,
         }));
-        Ok(Self { place, target, table, file_bytes, rests, names })
+        let _decompressed = None;
+        Ok(Self { place, target, table, file_bytes, rests, names, _decompressed })
     }
 
     /// The names of all fields of the samples, image and class among them, as far as the format has names.

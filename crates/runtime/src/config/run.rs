@@ -13,6 +13,7 @@ use bothends_core::recipe::{MAX_DECODE_BYTES, Recipe};
 use bothends_core::select::StrategyConfig;
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_csd::{Insecure, JobTerms, TlsFiles};
+use bothends_decompress::Watch;
 use bothends_io::ReaderKind;
 use bothends_ops::{DecodeRoom, PixelLimit};
 use bothends_storage::{Objects, without_secrets};
@@ -174,6 +175,9 @@ pub struct RunConfig {
     /// disk. `read.cache_size` bounds it, and 64 GiB where that is `Auto`. The block cache of local data is
     /// kept there, too. Without it nothing of remote data is kept.
     pub cache: Option<PathBuf>,
+    /// Who is told how far it is while shards that are compressed are decompressed, before the run. They are kept
+    /// in `cache`, or else in the user's cache directory; with `read.cache_size` off, they are refused.
+    pub decompressing: Watch,
     /// The data sets that are mixed instead; `data` is then what they are called together.
     pub mix: Option<MixedData>,
     /// The samples, where the caller lists them itself.
@@ -287,6 +291,7 @@ impl RunConfig {
             data,
             objects: None,
             cache: None,
+            decompressing: Watch::default(),
             mix: None,
             supplied: None,
             fields: Vec::new(),

@@ -2,21 +2,72 @@
 
 use std::path::Path;
 
-use bothends_dataset::{Ask, Format, Found, NamedField};
+use bothends_dataset::{
+    Ask, Decompression, Format, Found, Kind, NamedField, Storage, find_fields,
+};
+use bothends_decompress::{Compressed, DecompressError, Place, find_decompressed};
 use bothends_io::Folder;
+use bothends_storage::{Options, around, is_url};
 
 use crate::error::RuntimeError;
-use crate::read::place::{Looking, root_and_target};
-use crate::read::remote;
+use crate::read::place::{decompressed_note, root_and_target};
+use crate::read::remote::{self, said};
 use crate::read::source::lens;
 
-/// Describes a data set at a path or a URL, one finding per line. Lists it; reads no sample.
+/// Describes a data set at a path or a URL, one finding per line. Lists it; reads no sample. Compressed shards are not
+/// decompressed for that.
 ///
 /// # Errors
 /// [`RuntimeError::Data`] when nothing readable lies there.
 pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
     let shown = remote::without_secrets(path);
-    let found = found(path).map_err(|why| RuntimeError::Data { path: shown, why })?;
+    let failed = |why: String| RuntimeError::Data { path: shown.clone(), why };
+    let (storage, target) = opened(path).map_err(failed)?;
+    let storage = &*storage;
+    match find_fields(storage, &target, Ask::Names) {
+        Ok(found) => Ok(lines(&found)),
+        Err(error) if error.is_compressed() => {
+            let data = Compressed { storage, target: &target };
+            compressed(data).map_err(|error| failed(error.to_string()))
+        }
+        Err(error) => Err(failed(said(&error))),
+    }
+}
+
+/// Where the files are, and which of them are meant.
+fn opened(path: &Path) -> Result<(Box<dyn Storage + Sync>, String), String> {
+    if let Some(url) = path.to_str().filter(|text| is_url(text)) {
+        let opened = around(url, &Options::from_environment());
+        let (view, target) = opened.map_err(|error| error.to_string())?;
+        return Ok((Box::new(view), target));
+    }
+    let (root, target) = root_and_target(path)?;
+    Ok((Box::new(Folder(root)), target))
+}
+
+/// A data set that can be read once it has been decompressed.
+fn compressed(data: Compressed<'_>) -> Result<Vec<String>, DecompressError> {
+    let plan = Decompression::plan(data.storage, data.target)?;
+    let lens = plan.steps.iter().map(|step| match data.storage.kind(&step.from) {
+        Ok(Kind::File { len }) => len,
+        Ok(Kind::Folder) | Err(_) => 0,
+    });
+    let (n, mib) = (plan.steps.len(), lens.sum::<u64>() >> 20);
+    let Some(place) = Place::of_user() else {
+        let line = "no cache directory to decompress them into; name one (`cache`), or set XDG_CACHE_HOME";
+        return Ok(vec![format!("compressed shards: {n} files, {mib} MiB"), line.into()]);
+    };
+    let Some(made) = find_decompressed(data, &place)? else {
+        return Ok(vec![
+            format!("compressed shards: {n} files, {mib} MiB"),
+            format!("the first run decompresses them into {}", place.root().display()),
+        ]);
+    };
+    let found = find_fields(&Folder(made.root().to_owned()), made.target(), Ask::Names)?;
+    Ok(lines(&found).into_iter().chain([decompressed_note(&made)]).collect())
+}
+
+fn lines(found: &Found) -> Vec<String> {
     let table = &found.table;
     let n = table.n_samples();
     let total: u64 = lens(table).sum();
@@ -64,15 +115,5 @@ pub fn survey(path: &Path) -> Result<Vec<String>, RuntimeError> {
         let names: Vec<_> = found.names.iter().map(name).collect();
         lines.push(format!("fields: {}", names.join(", ")));
     }
-    Ok(lines)
-}
-
-fn found(path: &Path) -> Result<Found, String> {
-    // Tables are kept without the names of fields.
-    let looking = Looking { ask: Ask::Names, tables: None };
-    if let Some((found, _)) = remote::find(path, None, looking.clone())? {
-        return Ok(found);
-    }
-    let (root, target) = root_and_target(path)?;
-    looking.find(&Folder(root), &target).map_err(|e| e.to_string())
+    lines
 }

@@ -4,11 +4,13 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use bothends_dataset::{Ask, DatasetError, Found, Storage, find_fields};
+use bothends_dataset::{Ask, Found, Storage, find_fields};
+use bothends_decompress::{Compressed, DecompressError, Decompressed, Watch, find_in};
 use bothends_io::Folder;
 use bothends_side_index::Cache;
 
-use crate::config::run::RunConfig;
+use crate::config::cache::CacheSize;
+use crate::config::run::{RunConfig, SideIndexUse};
 
 /// A folder is its own root; a file is a target in its folder.
 pub(crate) fn root_and_target(path: &Path) -> Result<(PathBuf, String), String> {
@@ -27,24 +29,60 @@ pub(crate) struct Looking {
     pub(crate) ask: Ask,
     /// Where what earlier walks found is kept.
     pub(crate) tables: Option<Cache>,
+    /// Where compressed shards are decompressed to; without it, they are refused.
+    pub(crate) decompressed: Option<bothends_decompress::Place>,
+    /// Who is told meanwhile.
+    pub(crate) watch: Watch,
 }
 
+/// What was found, and where it is if it had to be decompressed.
+pub(crate) type Looked = (Found, Option<Decompressed>);
+
 impl Looking {
+    /// As a run does.
+    pub(crate) fn of(config: &RunConfig) -> Self {
+        let is_kept = config.read.side_index != SideIndexUse::Off;
+        let decompressed = match (config.read.cache_size, &config.cache) {
+            (CacheSize::Off, _) => None,
+            (_, Some(cache)) => Some(bothends_decompress::Place::in_cache(cache)),
+            (_, None) => bothends_decompress::Place::of_user(),
+        };
+        Self {
+            ask: ask(config),
+            tables: is_kept.then(Cache::of_tables).flatten(),
+            decompressed,
+            watch: config.decompressing.clone(),
+        }
+    }
+
     /// Lists the data set. Tables are kept without fields, so that shards are walked through again for these.
     pub(crate) fn find(
         self,
-        storage: &dyn Storage,
+        storage: &(dyn Storage + Sync),
         target: &str,
-    ) -> Result<Found, DatasetError> {
-        match self.ask {
-            Ask::Nothing => bothends_side_index::find(storage, target, self.tables),
+    ) -> Result<Looked, DecompressError> {
+        let find = |storage: &dyn Storage, target: &str| match self.ask.clone() {
+            Ask::Nothing => {
+                bothends_side_index::find(storage, target, self.tables.clone())
+            }
             ask @ (Ask::Fields(_) | Ask::Names) => find_fields(storage, target, ask),
-        }
+        };
+        let data = Compressed { storage, target };
+        find_in(data, self.decompressed.as_ref(), &self.watch, find)
     }
 }
 
+/// One line for the user: the run reads other files than those that were named.
+pub(crate) fn decompressed_note(made: &Decompressed) -> String {
+    format!(
+        "the shards are compressed; the run reads them decompressed: {}, {} MiB",
+        made.root().display(),
+        made.bytes() >> 20
+    )
+}
+
 /// The fields that a run asks for.
-pub(crate) fn ask(config: &RunConfig) -> Ask {
+fn ask(config: &RunConfig) -> Ask {
     match config.fields.is_empty() {
         true => Ask::Nothing,
         false => Ask::Fields(config.fields.clone()),

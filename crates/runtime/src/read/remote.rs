@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bothends_core::sample::{Extent, FileIdx};
 use bothends_dataset::{DatasetError, FileMark, Found, Table};
+use bothends_decompress::{DecompressError, Decompressed};
 use bothends_side_index::Name;
 use bothends_storage::{
     Bytes, Fetch, Fetcher, Folder, Identities, Identity, Objects, Options, StorageError,
@@ -70,6 +71,8 @@ pub(crate) struct Remote {
 pub(crate) struct Place {
     view: View,
     is_local: bool,
+    /// The folder of this machine that it was decompressed into, and in which it was found.
+    pub(crate) decompressed: Option<Decompressed>,
 }
 
 /// The objects of several data sets, of which `table` has the files below the names of theirs.
@@ -84,7 +87,7 @@ pub(crate) fn of_mix(
     let identities = files(table).map(|path| {
         let (name, inside) = path.split_once('/').unwrap_or((&path, ""));
         let found = places.iter().find(|(known, _)| known == name);
-        let (_, Place { view, is_local }) =
+        let (_, Place { view, is_local, .. }) =
             found.ok_or_else(|| format!("`{path}` is in no data set"))?;
         are_local.push(*is_local);
         view.identity(inside).map_err(|error| error.to_string())
@@ -143,7 +146,7 @@ pub(crate) fn find(
         (Some(objects), _) => {
             let view = View::start(Arc::clone(objects)).map_err(|e| e.to_string())?;
             // Nobody knows whether what the caller calls them is theirs alone.
-            (view, String::new(), Looking { tables: None, ..looking })
+            (view, String::new(), Looking { tables: None, decompressed: None, ..looking })
         }
         (None, Some(url)) => {
             let found = around(url, &Options::from_environment());
@@ -171,12 +174,17 @@ pub(crate) fn find_local(
 
 fn in_view(view: View, target: &str, looking: Looking) -> Result<(Found, Place), String> {
     let found = looking.find(&view, target);
-    let found = found.map_err(|error| said(&error))?;
-    Ok((found, Place { view, is_local: false }))
+    let (found, decompressed) = found.map_err(|error| {
+        if let DecompressError::Dataset(error) = &error {
+            return said(error);
+        }
+        error.to_string()
+    })?;
+    Ok((found, Place { view, is_local: false, decompressed }))
 }
 
 /// What the store said where it is the store that failed: it names the place itself.
-fn said(error: &DatasetError) -> String {
+pub(crate) fn said(error: &DatasetError) -> String {
     let source =
         error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
     match source.and_then(StorageError::of) {
@@ -494,7 +502,7 @@ impl Remote {
 
 #[cfg(test)]
 mod tests {
-    use bothends_dataset::{Ask, JoinLabels};
+    use bothends_dataset::JoinLabels;
     use bothends_storage::{Answer, Double};
 
     use super::*;
@@ -560,7 +568,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("cat")).unwrap();
         std::fs::write(folder.path().join("cat/1.jpg"), "01").unwrap();
-        let looking = || Looking { ask: Ask::Nothing, tables: None };
+        let looking = Looking::default;
         let local = find_local(folder.path(), looking()).unwrap();
         let objects: Arc<dyn Objects> = Arc::new(Double::new().with("cat/1.jpg", "01"));
         let remote = find(Path::new("x"), Some(&objects), looking()).unwrap().unwrap();

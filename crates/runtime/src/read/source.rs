@@ -20,6 +20,7 @@ use bothends_core::plan::{PlanError, Shuffle};
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
 use bothends_dataset::store::original_names;
 use bothends_dataset::{Fields, Format, Found, Piece, Table};
+use bothends_decompress::Decompressed;
 use bothends_gpu_decode::{Memory, TableSource};
 use bothends_io::{
     Direct, Files, Folder, OpenFile, Reader, Roots, is_of_machine, open_regular,
@@ -33,7 +34,7 @@ use crate::config::run::{PageCacheUse, RunConfig, SideIndexUse};
 use crate::error::{MACHINE_PATIENCE, RuntimeError};
 use crate::read::blocks::{BlockSource, CachedPiece};
 use crate::read::opener::{Open, Opened};
-use crate::read::place::{Looking, ask, root_and_target};
+use crate::read::place::{Looking, decompressed_note, root_and_target};
 use crate::read::remote::{self, Remote};
 use crate::read::sources::{Joined, Sources, join};
 use crate::read::supplied::{self, Failure, Records, Unmade};
@@ -71,6 +72,8 @@ pub struct Source {
     side_index: Option<Arc<SideIndex>>,
     blocks: Option<BlockSource>,
     format: Format,
+    /// The folders among the roots that others may not remove yet.
+    _decompressed: Vec<Decompressed>,
     /// The shard that was asked about last, and the original files of its samples.
     names: Mutex<Option<(FileIdx, Names)>>,
     n_ids: u64,
@@ -85,7 +88,7 @@ impl Source {
     pub(crate) fn open(config: &RunConfig) -> Result<Self, RuntimeError> {
         let path = remote::without_secrets(&config.data);
         let failed = |why: String| RuntimeError::Data { path: path.clone(), why };
-        let Listed { roots, table, fields, format, notes, sources, remote } =
+        let Listed { roots, table, fields, format, notes, sources, remote, decompressed } =
             find(config).map_err(failed)?;
         let mix = config.mix.as_ref().zip(sources.as_deref());
         let mix = mix.map(|(mix, of)| of.mix(mix, config, (EpochIdx(0), config.repeat)));
@@ -126,8 +129,7 @@ impl Source {
         };
         let cache = config.cache.as_deref();
         let remote_note = remote.as_ref().and_then(|_| remote::note(&config.read, cache));
-        let remote = remote.map(|remote| remote.with_cache(config));
-        let (remote, cache_note) = remote.unzip();
+        let (remote, cache_note) = remote.map(|it| it.with_cache(config)).unzip();
         let notes = notes.into_iter().chain(kept_open.note);
         let n_ids = n_samples.saturating_mul(u64::from(config.repeat));
         Ok(Self {
@@ -147,6 +149,7 @@ impl Source {
                 .chain(cache_note.flatten())
                 .collect(),
             table,
+            _decompressed: decompressed,
             fields,
             is_undecoded,
             table_hash: OnceLock::new(),
@@ -498,23 +501,33 @@ struct Listed {
     notes: Vec<String>,
     sources: Option<Arc<Sources>>,
     remote: Option<Remote>,
+    decompressed: Vec<Decompressed>,
 }
 
 /// The samples of a run: the folders that their files lie in, and what was found there. What
 /// devices are told is limited too: an id means the same record everywhere.
 fn find(config: &RunConfig) -> Result<Listed, String> {
-    let is_kept = config.read.side_index != SideIndexUse::Off;
-    let tables = is_kept.then(Cache::of_tables).flatten();
+    let looking = Looking::of(config);
     if let Some(mix) = &config.mix {
         if config.supplied.is_some() || config.shuffle == Shuffle::Supplied {
             return Err("a mix has its own order, but samples or orders are supplied; \
                         leave out the sampler, or give one data set"
                 .to_owned());
         }
-        let joined = join(mix, config, tables.as_ref())?;
-        let Joined { roots, table, fields, format, notes, sources, remote } = joined;
+        let joined = join(mix, config, &looking)?;
+        let Joined { roots, table, fields, format, notes, sources, remote, decompressed } =
+            joined;
         let (table, sources) = (Arc::new(table), Some(Arc::new(sources)));
-        return Ok(Listed { roots, table, fields, format, notes, sources, remote });
+        return Ok(Listed {
+            roots,
+            table,
+            fields,
+            format,
+            notes,
+            sources,
+            remote,
+            decompressed,
+        });
     }
     if let Some(supplied) = &config.supplied {
         if let Some(name) = config.fields.first() {
@@ -527,30 +540,52 @@ fn find(config: &RunConfig) -> Result<Listed, String> {
             None => Arc::clone(&supplied.table),
             Some(limit) => Arc::new(Table::clone(&supplied.table).first(limit)),
         };
-        let (roots, format) = (Roots::from(&config.data), Format::List);
-        let (notes, sources, remote) = (Vec::new(), None, None);
-        let fields = Fields::default();
-        return Ok(Listed { roots, table, fields, format, notes, sources, remote });
+        return Ok(Listed {
+            roots: Roots::from(&config.data),
+            table,
+            fields: Fields::default(),
+            format: Format::List,
+            notes: Vec::new(),
+            sources: None,
+            remote: None,
+            decompressed: Vec::new(),
+        });
     }
+    find_one(config, looking)
+}
+
+/// The samples of one data set.
+fn find_one(config: &RunConfig, looking: Looking) -> Result<Listed, String> {
     let first = |table: Table| Arc::new(table.first(config.limit.unwrap_or(u64::MAX)));
-    let looking = Looking { ask: ask(config), tables };
-    let remote = remote::find(&config.data, config.objects.as_ref(), looking.clone())?;
-    let (roots, found, remote) = match remote {
-        Some((found, place)) => {
-            let roots = Roots::from(&remote::without_secrets(&config.data));
-            (roots, found, Some(place))
-        }
-        None => {
-            let (root, target) = root_and_target(&config.data)?;
-            let found = looking.find(&Folder(root.clone()), &target);
-            (root.into(), found.map_err(|e| e.to_string())?, None)
-        }
-    };
+    let objects = config.objects.as_ref();
+    let (roots, found, place, decompressed) =
+        match remote::find(&config.data, objects, looking.clone())? {
+            Some((found, mut place)) => {
+                let roots = Roots::from(&remote::without_secrets(&config.data));
+                let decompressed = place.decompressed.take();
+                (
+                    roots,
+                    found,
+                    Some(place).filter(|_| decompressed.is_none()),
+                    decompressed,
+                )
+            }
+            None => {
+                let (root, target) = root_and_target(&config.data)?;
+                let found = looking.find(&Folder(root.clone()), &target);
+                let (found, decompressed) = found.map_err(|e| e.to_string())?;
+                (root.into(), found, None, decompressed)
+            }
+        };
+    let roots = decompressed.as_ref().map_or(roots, |made| made.root().to_owned().into());
     let Found { table, fields, format, note, .. } = found;
     let table = first(table);
-    let remote = remote.map(|place| place.of_table(&table)).transpose()?;
-    let notes = note.map(str::to_owned).into_iter().collect();
-    Ok(Listed { roots, table, fields, format, notes, sources: None, remote })
+    let remote = place.map(|place| place.of_table(&table)).transpose()?;
+    let notes = note.map(str::to_owned).into_iter();
+    let notes = notes.chain(decompressed.as_ref().map(decompressed_note)).collect();
+    let decompressed = decompressed.into_iter().collect();
+    let sources = None;
+    Ok(Listed { roots, table, fields, format, notes, sources, remote, decompressed })
 }
 
 /// One line for the user where a block cache was asked for and there is none.

@@ -9,14 +9,14 @@ use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::plan::Shuffle;
 use bothends_core::plan::mix::{Draw, Mix, MixConfig, MixError, MixSource};
 use bothends_dataset::{Fields, Format, Found, Table};
+use bothends_decompress::Decompressed;
 use bothends_figures::SourceSamples;
 use bothends_io::{Folder, Roots};
-use bothends_side_index::Cache;
 use bothends_storage::is_url;
 
 use crate::config::mix::{MixedData, MixedSource, Replacement};
 use crate::config::run::RunConfig;
-use crate::read::place::{Looking, ask, root_and_target};
+use crate::read::place::{Looking, decompressed_note, root_and_target};
 use crate::read::remote::{Place, Remote, find, find_local, of_mix, without_secrets};
 
 /// The data sets of a run, in the order of their sample ids.
@@ -105,20 +105,26 @@ pub(crate) struct Joined {
     pub(crate) sources: Sources,
     /// The stores that they are in, if one of them is remote.
     pub(crate) remote: Option<Remote>,
+    /// Those of the data sets that had to be decompressed.
+    pub(crate) decompressed: Vec<Decompressed>,
 }
 
-/// Lists all data sets of a mix, or takes what is known of them from `cache`; of each the first samples, as
+/// Lists all data sets of a mix, or takes what is known of them from a cache; of each the first samples, as
 /// many as the limit says. Blocks on the file system and on the network.
 pub(crate) fn join(
     mixed: &MixedData,
     config: &RunConfig,
-    cache: Option<&Cache>,
+    looking: &Looking,
 ) -> Result<Joined, String> {
-    let looking = Looking { ask: ask(config), tables: cache.cloned() };
-    let opened = open(mixed, &looking)?;
+    let opened = open(mixed, looking)?;
     let (mut roots, mut tables, mut formats) = (Vec::new(), Vec::new(), Vec::new());
     let (mut notes, mut fields, mut places) = (Vec::new(), Vec::new(), Vec::new());
-    for (source, Opened { root, found, place }) in mixed.sources.iter().zip(opened) {
+    let mut decompressed = Vec::new();
+    for (source, opened) in mixed.sources.iter().zip(opened) {
+        let Opened { root, found, place, made } = opened;
+        let note = made.as_ref().map(decompressed_note);
+        notes.extend(note.map(|note| format!("`{}`: {note}", source.name)));
+        decompressed.extend(made);
         notes.extend(found.note.map(|note| format!("`{}`: {note}", source.name)));
         roots.push((source.name.clone(), root));
         places.extend(place.map(|place| (source.name.clone(), place)));
@@ -158,6 +164,7 @@ pub(crate) fn join(
         notes,
         sources,
         remote,
+        decompressed,
     })
 }
 
@@ -167,6 +174,22 @@ struct Opened {
     found: Found,
     /// Where its objects are, if one of the mix is remote.
     place: Option<Place>,
+    /// Its files, if they had to be decompressed.
+    made: Option<Decompressed>,
+}
+
+impl Opened {
+    /// The same, and where it had to be decompressed, what came of it as objects of this machine.
+    fn ready(self, looking: &Looking) -> Result<Self, String> {
+        let mut place = self.place;
+        let Some(made) = place.as_mut().and_then(|place| place.decompressed.take())
+        else {
+            return Ok(Self { place, ..self });
+        };
+        let (found, place) = find_local(&made.path(), looking.clone())?;
+        let root = made.root().to_owned();
+        Ok(Self { root, found, place: Some(place), made: Some(made) })
+    }
 }
 
 /// Lists the data sets of a mix. If one is remote, the files of all are objects: one reader brings the
@@ -179,21 +202,23 @@ fn open(mixed: &MixedData, looking: &Looking) -> Result<Vec<Opened>, String> {
         let failed = |why: String| {
             format!("data set `{}` ({}): {why}", source.name, shown.display())
         };
-        if let Some((found, place)) =
-            find(&source.data, None, looking.clone()).map_err(failed)?
-        {
-            return Ok(Opened { root: shown, found, place: Some(place) });
+        let found = find(&source.data, None, looking.clone()).map_err(failed)?;
+        if let Some((found, place)) = found {
+            let root = shown.clone();
+            let opened = Opened { root, found, place: Some(place), made: None };
+            return opened.ready(looking).map_err(failed);
         }
         let (root, target) = root_and_target(&source.data).map_err(failed)?;
         if are_objects {
             let (found, place) =
                 find_local(&source.data, looking.clone()).map_err(failed)?;
-            return Ok(Opened { root, found, place: Some(place) });
+            let opened = Opened { root, found, place: Some(place), made: None };
+            return opened.ready(looking).map_err(failed);
         }
-        let folder = Folder(root.clone());
-        let found = looking.clone().find(&folder, &target);
-        let found = found.map_err(|e| failed(e.to_string()))?;
-        Ok(Opened { root, found, place: None })
+        let found = looking.clone().find(&Folder(root.clone()), &target);
+        let (found, made) = found.map_err(|e| failed(e.to_string()))?;
+        let root = made.as_ref().map_or(root, |made| made.root().to_owned());
+        Ok(Opened { root, found, place: None, made })
     });
     opened.collect()
 }
@@ -210,7 +235,7 @@ mod tests {
         let source = MixedSource { name: "a".to_owned(), data, weight: 1.0 };
         let mix = MixedData::new(vec![source]);
         let config = RunConfig::mixed(mix.clone(), Recipe::builtin("raw").unwrap());
-        let line = join(&mix, &config, None).unwrap_err();
+        let line = join(&mix, &config, &Looking::default()).unwrap_err();
         assert!(line.starts_with("data set `a` (redis://host/x): "), "{line}");
     }
 

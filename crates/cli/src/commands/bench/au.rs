@@ -13,7 +13,7 @@ use super::{measured, show};
 use crate::args::bench::AuArgs;
 use crate::failed::{Failed, wrong};
 use crate::typed::{recipe, share, workers};
-use crate::watch::bar::Bar;
+use crate::watch::bar::{Bar, decompressing};
 
 /// What a figure of this is, and what it is not.
 const NOTE: &str = "MLPerf-Storage-style accelerator utilisation (DLIO constants) with real decode \
@@ -101,6 +101,7 @@ fn config(args: &AuArgs) -> Result<RunConfig, Failed> {
         devices: devices.collect::<Result<_, _>>()?,
         require_devices: true,
         output: Output { dtype: Dtype::F32, layout: Layout::Nchw },
+        decompressing: decompressing(),
         ..args.security.applied(RunConfig::new(args.data.clone(), recipe(&args.recipe)?))
     })
 }

@@ -4,13 +4,15 @@
 //! sample is the sizes of its columns that vary, then the columns, in the order that the description
 //! gives. Numbers are little-endian (`streaming/base/format/mds`, streaming 0.13). The image is the column
 //! with the encoding `jpeg` or `png` (or `bytes`, where its name says so); the class is a column of whole
-//! numbers called `label`, `class`, `cls` or `target`. Every column is a field that can be asked for. Compressed shards are refused by name.
+//! numbers called `label`, `class`, `cls` or `target`. Every column is a field that can be asked for. Compressed shards have to be
+//! decompressed first.
 
 use std::collections::HashSet;
 
 use bothends_core::sample::{Encoding, Extent};
 use serde::Deserialize;
 
+use super::compressed::{Step, Treatment, by_name};
 use super::{Labels, Window, found, with_fields};
 use crate::error::DatasetError;
 use crate::fields::{
@@ -78,23 +80,7 @@ pub(crate) fn parse(
     let at = path::join(folder, INDEX);
     let refused =
         |why: String| DatasetError::Shard { path: storage.shown(&at), offset: 0, why };
-    let Kind::File { len } = kind(storage, &at)? else {
-        return Err(DatasetError::Unrecognised { path: storage.shown(folder) });
-    };
-    let len = usize::try_from(len).ok().filter(|len| *len as u64 <= MAX_INDEX_BYTES);
-    let len =
-        len.ok_or_else(|| refused(format!("it has more than {MAX_INDEX_BYTES} bytes")))?;
-    let mut text = vec![0; len];
-    read(storage, &at, 0, &mut text)?;
-    let index: Index = serde_json::from_slice(&text)
-        .map_err(|error| refused(format!("not the index of MDS shards: {error}")))?;
-    if index.version != 2 {
-        let why = format!(
-            "version {} is not supported; write the data again with streaming 0.4 or later",
-            index.version
-        );
-        return Err(refused(why));
-    }
+    let index = index(storage, folder)?;
     let mut builder = TableBuilder::new(Encoding::Image);
     let mut labels = Labels::default();
     let (mut names, mut n_samples) = (HashSet::new(), 0);
@@ -126,6 +112,75 @@ pub(crate) fn parse(
     }
     let found = found(Format::Mds, builder, 0, labels)?;
     with_fields(found, (storage, folder), fields)
+}
+
+/// The index in `folder`.
+fn index(storage: &dyn Storage, folder: &str) -> Result<Index, DatasetError> {
+    let at = path::join(folder, INDEX);
+    let refused =
+        |why: String| DatasetError::Shard { path: storage.shown(&at), offset: 0, why };
+    let Kind::File { len } = kind(storage, &at)? else {
+        return Err(DatasetError::Unrecognised { path: storage.shown(folder) });
+    };
+    let len = usize::try_from(len).ok().filter(|len| *len as u64 <= MAX_INDEX_BYTES);
+    let len =
+        len.ok_or_else(|| refused(format!("it has more than {MAX_INDEX_BYTES} bytes")))?;
+    let mut text = vec![0; len];
+    read(storage, &at, 0, &mut text)?;
+    let index: Index = serde_json::from_slice(&text)
+        .map_err(|error| refused(format!("not the index of MDS shards: {error}")))?;
+    if index.version != 2 {
+        let why = format!(
+            "version {} is not supported; write the data again with streaming 0.4 or later",
+            index.version
+        );
+        return Err(refused(why));
+    }
+    Ok(index)
+}
+
+/// What makes the shards readable that the index in `folder` names: those without an uncompressed file are
+/// decompressed.
+pub(crate) fn decompressed(
+    storage: &dyn Storage,
+    folder: &str,
+) -> Result<Vec<Step>, DatasetError> {
+    let at = path::join(folder, INDEX);
+    let mut steps =
+        vec![Step { from: at.clone(), to: INDEX.into(), treatment: Treatment::Copied }];
+    for shard in index(storage, folder)?.shards {
+        let to = shard.raw_data.basename;
+        let raw = path::join(folder, &to);
+        let zip = shard.zip_data.filter(|_| storage.kind(&raw).is_err());
+        let (name, is_zip) = zip.map_or((to.clone(), false), |zip| (zip.basename, true));
+        for name in [&name, &to] {
+            path::check(name).map_err(|why| DatasetError::Shard {
+                path: storage.shown(&at),
+                offset: 0,
+                why: format!("the shard {name:?} {why}"),
+            })?;
+        }
+        let from = path::join(folder, &name);
+        let treatment = match is_zip {
+            true => by_name(storage, &from)?,
+            false => Treatment::Copied,
+        };
+        steps.push(Step { from, to, treatment });
+    }
+    Ok(steps)
+}
+
+/// Whether the first shard has to be decompressed.
+pub(crate) fn is_first_compressed(
+    storage: &dyn Storage,
+    folder: &str,
+) -> Result<bool, DatasetError> {
+    let index = index(storage, folder)?;
+    let first = index.shards.first().filter(|first| first.zip_data.is_some());
+    Ok(first.is_some_and(|first| {
+        let raw = path::join(folder, &first.raw_data.basename);
+        storage.kind(&raw).is_err()
+    }))
 }
 
 /// Which column is which.

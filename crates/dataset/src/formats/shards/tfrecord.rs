@@ -3,10 +3,11 @@
 //! A record is its length (8 bytes, little-endian), the masked CRC-32C of that, the bytes, and the masked
 //! CRC-32C of those (`tensorflow/core/lib/io/record_writer.h`). The first sum is checked for every record;
 //! the second would mean to read all data, and is not. `example.rs` finds the image in a record. Files
-//! that are compressed as a whole are refused.
+//! that are compressed as a whole have to be decompressed first, and have no other names.
 
 use bothends_core::sample::{Encoding, Extent};
 
+use super::compressed::Codec;
 use super::example::{Looking, look};
 use super::{Labels, Window, find, found, with_fields};
 use crate::error::DatasetError;
@@ -73,22 +74,40 @@ pub(crate) fn parse(
     with_fields(found, (storage, target), looking.fields)
 }
 
+/// How a file is compressed that does not begin with a record; its name does not tell.
+pub(crate) fn codec(
+    storage: &dyn Storage,
+    path: &str,
+) -> Result<Option<Codec>, DatasetError> {
+    let mut file = Window::open(storage, path, STEP)?;
+    match file.len() {
+        len if len < HEAD_BYTES as u64 => Ok(None),
+        _ => Ok(packed(file.bytes(0, HEAD_BYTES)?)),
+    }
+}
+
+/// How what begins like this is compressed, if it is.
+fn packed(head: &[u8]) -> Option<Codec> {
+    if is_sound(head) { None } else { Codec::of_head([head[0], head[1]]) }
+}
+
+/// Whether the length of a record has the right checksum.
+fn is_sound(head: &[u8]) -> bool {
+    masked_crc32c(&head[..8]).to_le_bytes() == head[8..HEAD_BYTES]
+}
+
 /// The length of the record at `at`, checked.
 fn record(shard: &mut Window<'_>, at: u64) -> Result<u64, DatasetError> {
     let head = shard.bytes(at, HEAD_BYTES)?;
-    let (len_bytes, sum) = head.split_at(8);
-    let is_sound = masked_crc32c(len_bytes).to_le_bytes() == sum;
-    let is_packed = at == 0 && (head.starts_with(&[0x1f, 0x8b]) || head[0] == 0x78);
-    let len = len_bytes.iter().rev().fold(0, |sum, &byte| (sum << 8) | u64::from(byte));
-    if !is_sound {
-        let why = match is_packed {
-            true => "the file is compressed; write it again without compression",
-            false => {
-                "not a record of a TFRecord file, or its length is damaged; fetch the file again"
-            }
-        };
+    if at == 0 && packed(head).is_some() {
+        let why = "the file is compressed; write it again without compression";
+        return Err(shard.compressed(at, why));
+    }
+    if !is_sound(head) {
+        let why = "not a record of a TFRecord file, or its length is damaged; fetch the file again";
         return Err(shard.broken(at, why));
     }
+    let len = head[..8].iter().rev().fold(0, |sum, &byte| (sum << 8) | u64::from(byte));
     let end = at
         .checked_add(len)
         .and_then(|end| end.checked_add(HEAD_BYTES as u64 + TAIL_BYTES));

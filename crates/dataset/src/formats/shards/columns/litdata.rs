@@ -8,8 +8,10 @@
 use std::ops::Range;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::super::Window;
+use super::super::compressed::{Codec, Decompression, Step, Treatment};
 use super::arrow;
 use super::choice::{Choice, Column, Features, Holds};
 use super::rows::{Rows, class, listed};
@@ -71,8 +73,19 @@ pub(crate) fn parse(storage: &dyn Storage, folder: &str) -> Result<Found, Datase
     let at = path::join(folder, INDEX);
     let refused =
         |why: String| DatasetError::Shard { path: storage.shown(&at), offset: 0, why };
-    let index = index(storage, folder, &at)?;
+    let index: Index = index(storage, folder, &at)?;
     index.config.check().map_err(refused)?;
+    if let Some(codec) = &index.config.compression {
+        let why = format!(
+            "the chunks are compressed ({codec}), so that no image in them can be read alone; write \
+             them again without `compression`"
+        );
+        return Err(DatasetError::Compressed {
+            path: storage.shown(&at),
+            offset: 0,
+            why,
+        });
+    }
     let mut rows = Rows::new(storage, FieldsBuilder::default());
     let mut leaves = None;
     let names = index.chunks.iter().map(|chunk| chunk.filename.as_str());
@@ -92,7 +105,49 @@ pub(crate) fn parse(storage: &dyn Storage, folder: &str) -> Result<Found, Datase
     rows.found(Format::LitData, folder, 0)
 }
 
-fn index(storage: &dyn Storage, folder: &str, at: &str) -> Result<Index, DatasetError> {
+/// What makes the chunks readable that the index in `folder` names: they are decompressed, and the index says so.
+pub(crate) fn decompressed(
+    storage: &dyn Storage,
+    folder: &str,
+) -> Result<Decompression, DatasetError> {
+    let at = path::join(folder, INDEX);
+    let refused =
+        |why: String| DatasetError::Shard { path: storage.shown(&at), offset: 0, why };
+    let mut index: serde_json::Value = index(storage, folder, &at)?;
+    let codec = index["config"]["compression"].take();
+    let Some("zstd") =
+        codec.as_str().map(|codec| codec.split(':').next().unwrap_or(codec))
+    else {
+        let why = format!("the chunks are compressed ({codec}); only zstd is supported");
+        return Err(refused(why));
+    };
+    let chunks = index["chunks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let names = chunks.iter().filter_map(|chunk| chunk["filename"].as_str());
+    let steps = listed("", names).map_err(refused)?.into_iter().map(|to| Step {
+        from: path::join(folder, &to),
+        to,
+        treatment: Treatment::Decompressed(Codec::Zstd),
+    });
+    let mut plan = Decompression::of(steps.collect());
+    plan.texts.push((INDEX.into(), index.to_string().into_bytes()));
+    Ok(plan)
+}
+
+/// Whether the index in `folder` says that the chunks are compressed.
+pub(crate) fn is_compressed(
+    storage: &dyn Storage,
+    folder: &str,
+) -> Result<bool, DatasetError> {
+    let index: Index = index(storage, folder, &path::join(folder, INDEX))?;
+    Ok(index.config.compression.is_some())
+}
+
+/// The index, as much of it as is asked for.
+fn index<T: DeserializeOwned>(
+    storage: &dyn Storage,
+    folder: &str,
+    at: &str,
+) -> Result<T, DatasetError> {
     let refused =
         |why: String| DatasetError::Shard { path: storage.shown(at), offset: 0, why };
     let Kind::File { len } = kind(storage, at)? else {
@@ -110,12 +165,6 @@ fn index(storage: &dyn Storage, folder: &str, at: &str) -> Result<Index, Dataset
 impl Config {
     /// That samples can be read alone.
     fn check(&self) -> Result<(), String> {
-        if let Some(codec) = &self.compression {
-            return Err(format!(
-                "the chunks are compressed ({codec}), so that no image in them can be read \
-                 alone; write them again without `compression`"
-            ));
-        }
         if self.encryption.is_some() {
             return Err("the chunks are encrypted; write them again without".into());
         }

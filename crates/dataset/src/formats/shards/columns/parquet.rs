@@ -4,7 +4,7 @@
 //! one after the other, each after its length, so that the walk over a page's lengths gives the place of
 //! each image (`parquet-format`, "Data Pages", "Plain"). Only the column of classes and fields that are asked for
 //! are decoded: `cells.rs` has the encodings and the one compression that writers choose for them. Images that are
-//! compressed or coded by a dictionary are refused. `footer.rs` comes first, then `pages.rs`.
+//! compressed or coded by a dictionary have to be written plain first ([`Decompression`](crate::Decompression)). `footer.rs` comes first, then `pages.rs`.
 
 mod cells;
 mod footer;
@@ -50,6 +50,18 @@ pub(crate) fn parse(
         add(storage, path, &mut rows)?;
     }
     rows.found(Format::Parquet, target, n_others)
+}
+
+/// Reads the first file at `target` and says what is wrong with it.
+pub(crate) fn check_first(
+    storage: &dyn Storage,
+    target: &str,
+) -> Result<(), DatasetError> {
+    let (shards, _) = find(storage, target, is_shard)?;
+    let first = shards.first();
+    first.map_or(Ok(()), |path| {
+        add(storage, path, &mut Rows::new(storage, FieldsBuilder::default()))
+    })
 }
 
 /// Adds the rows of a file.

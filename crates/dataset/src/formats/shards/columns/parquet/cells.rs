@@ -170,7 +170,7 @@ impl Cells {
                 self.what,
                 codec(self.chunk.codec).unwrap_or_default()
             );
-            return Err(page.broken(file, why));
+            return Err(file.compressed(page.range.start, why));
         }
         let outside = at - page.range.start;
         let len = page.uncompressed_bytes.checked_sub(outside);

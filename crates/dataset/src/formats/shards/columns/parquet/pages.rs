@@ -180,7 +180,7 @@ pub(super) fn images(
     let Range { start: mut at, end } = chunk.range;
     if let Some(codec) = codec(chunk.codec).filter(|_| chunk.n_values > 0) {
         let why = format!("{what} is compressed ({codec}), so that {REWRITE}");
-        return Err(file.broken(at, why));
+        return Err(file.compressed(at, why));
     }
     let mut n_values = 0;
     while n_values < chunk.n_values {
@@ -189,7 +189,7 @@ pub(super) fn images(
         match page.kind {
             DICTIONARY => {
                 let why = format!("{what} has a dictionary, so that {REWRITE}");
-                return Err(page.broken(file, why));
+                return Err(file.compressed(page.range.start, why));
             }
             DATA | DATA_V2 => {
                 n_values += page.n_values;
@@ -209,7 +209,7 @@ fn page_of_images(
 ) -> Result<(), DatasetError> {
     if page.encoding != PLAIN {
         let why = format!("{what} has the encoding {}, so that {REWRITE}", page.encoding);
-        return Err(page.broken(file, why));
+        return Err(file.compressed(page.range.start, why));
     }
     // Some writers state another encoding where there are no levels.
     if leaf.max_definition > 0 {
