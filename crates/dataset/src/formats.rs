@@ -6,6 +6,7 @@
 
 mod cifar;
 mod class_folders;
+mod decompression;
 mod kept;
 mod list;
 mod rows;
@@ -125,7 +126,7 @@ impl Format {
                 Ok(Self::Cifar10Python)
             }
             Kind::File { .. } if shards::tar::is_archive(target) => Ok(Self::WebDataset),
-            Kind::File { .. } if shards::compressed::is_compressed(target) => {
+            Kind::File { .. } if decompression::is_compressed(target) => {
                 Err(DatasetError::CompressedShard { path: storage.shown(target) })
             }
             Kind::File { .. } if shards::tfrecord::is_shard(path::split(target).1) => {
@@ -274,6 +275,6 @@ impl Format {
 /// A compressed shard in a folder: where nothing else can be read, it was meant.
 fn compressed(entries: &[Entry]) -> Option<&str> {
     let is_compressed =
-        |entry: &&Entry| shards::is_shard_in(entry, shards::compressed::is_compressed);
+        |entry: &&Entry| shards::is_shard_in(entry, decompression::is_compressed);
     entries.iter().find(is_compressed).map(|entry| entry.name.as_str())
 }

@@ -12,6 +12,7 @@ mod codecs;
 mod columns;
 mod error;
 mod place;
+mod progress;
 mod work;
 
 use std::fmt::{self, Debug, Formatter};
@@ -25,7 +26,7 @@ use bothends_io::Folder;
 
 pub use error::DecompressError;
 pub use place::Place;
-pub use work::{Progress, Stage};
+pub use progress::{Progress, Stage};
 
 use place::{Claim, Entry, Lock};
 use work::Job;
@@ -108,7 +109,7 @@ pub fn decompress(
     };
     let made = entry.open(lock, plan.target)?;
     if has_told {
-        let done = Progress::new(&entry, Stage::Done);
+        let done = entry.progress(Stage::Done);
         // There is nothing left to cancel.
         let _ = watch(&Progress { written_bytes: made.bytes, ..done });
     }

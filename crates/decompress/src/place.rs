@@ -23,7 +23,7 @@ use bothends_io::{free_bytes, is_own_folder, open_own};
 use bothends_side_index::user_cache;
 use twox_hash::XxHash3_64;
 
-use crate::work::{Progress, Stage};
+use crate::progress::{Progress, Stage};
 use crate::{Compressed, DecompressError, Decompressed, Told};
 
 /// The folder for decompressed data sets in a cache directory.
@@ -153,9 +153,16 @@ impl Entry {
         self.folder.join(DATA)
     }
 
-    /// The data as the user names them.
-    pub(crate) fn shown(&self) -> &str {
-        &self.shown
+    /// What is told, without numbers.
+    pub(crate) fn progress(&self, stage: Stage) -> Progress {
+        Progress {
+            stage,
+            data: self.shown.clone(),
+            folder: self.data(),
+            files: (0, 0),
+            read_bytes: (0, 0),
+            written_bytes: 0,
+        }
     }
 
     /// The entry, if it has been made.
@@ -184,7 +191,7 @@ impl Entry {
                 let (folder, seconds) = (self.folder.clone(), PATIENCE.as_secs());
                 return Err(DecompressError::Stalled { folder, seconds });
             }
-            let progress = Progress::new(self, Stage::Waiting);
+            let progress = self.progress(Stage::Waiting);
             if watch(&Progress { written_bytes: written, ..progress }).is_break() {
                 return Err(DecompressError::Cancelled);
             }

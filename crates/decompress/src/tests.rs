@@ -1,3 +1,5 @@
+//! The same files come out, once, whoever asks; whatever is wrong is named and leaves nothing to believe.
+
 use std::fs;
 use std::io::{self, Write};
 use std::ops::ControlFlow;

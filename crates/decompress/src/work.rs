@@ -1,11 +1,10 @@
 //! Making the files: with one thread for each, as many as the process may use, and one that watches them.
 
 use std::cell::Cell;
-use std::fmt::{self, Display, Formatter};
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read, Seek, Write};
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,6 +17,7 @@ use bothends_dataset::{Decompression, Step, Storage, Treatment};
 use crate::codecs::decompressed;
 use crate::columns;
 use crate::place::{Entry, versions};
+use crate::progress::{Progress, Stage};
 use crate::{Compressed, DecompressError, Told};
 
 /// Bytes that one read brings; a remote store takes a round trip for each.
@@ -32,72 +32,6 @@ const TELL: Duration = Duration::from_millis(500);
 
 /// How the names of files begin that are not complete.
 const PART: &str = ".part-";
-
-/// What is going on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// Files are made.
-    Making,
-    /// Another process makes them.
-    Waiting,
-    /// All are there. The last that is told, and only after one of the others.
-    Done,
-}
-
-/// How far it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Progress {
-    /// Who makes the files.
-    pub stage: Stage,
-    /// The data as the user names them.
-    pub data: String,
-    /// Where they are decompressed to.
-    pub folder: PathBuf,
-    /// Files that are complete, of so many; 0 while another process makes them.
-    pub files: (usize, usize),
-    /// Bytes read, of so many; 0 likewise.
-    pub read_bytes: (u64, u64),
-    /// Bytes written.
-    pub written_bytes: u64,
-}
-
-impl Progress {
-    pub(crate) fn new(entry: &Entry, stage: Stage) -> Self {
-        Self {
-            stage,
-            data: entry.shown().to_owned(),
-            folder: entry.data(),
-            files: (0, 0),
-            read_bytes: (0, 0),
-            written_bytes: 0,
-        }
-    }
-}
-
-/// For people, in one line.
-impl Display for Progress {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { data, files: (done, all), read_bytes: (read, total), .. } = self;
-        let mib = |bytes: u64| bytes >> 20;
-        match self.stage {
-            Stage::Making => write!(
-                f,
-                "decompressing {data}: {done} of {all} files, {} of {} MiB, {} MiB written",
-                mib(*read),
-                mib(*total),
-                mib(self.written_bytes)
-            ),
-            Stage::Done => {
-                write!(f, "decompressed {data} into {}", self.folder.display())
-            }
-            Stage::Waiting => write!(
-                f,
-                "waiting for another process that decompresses {data}: {} MiB written",
-                mib(self.written_bytes)
-            ),
-        }
-    }
-}
 
 /// What is to be made, and where.
 pub(crate) struct Job<'a> {
@@ -176,7 +110,7 @@ impl Job<'_> {
             files: (shared.n_done.load(relaxed), self.plan.steps.len()),
             read_bytes: (shared.read_bytes.load(relaxed), total_bytes),
             written_bytes: shared.written_bytes.load(relaxed),
-            ..Progress::new(self.entry, Stage::Making)
+            ..self.entry.progress(Stage::Making)
         }
     }
 

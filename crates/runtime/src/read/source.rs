@@ -5,6 +5,7 @@
 //! sets that are mixed are one table, in which their records follow each other (`sources.rs`).
 
 pub(crate) mod fields;
+mod listed;
 mod undecoded;
 
 use std::io::ErrorKind;
@@ -16,10 +17,10 @@ use std::time::{Duration, Instant};
 use bothends_core::blocks::Blocks;
 use bothends_core::ids::{EpochIdx, Label, SampleId};
 use bothends_core::link::SampleBytes;
-use bothends_core::plan::{PlanError, Shuffle};
+use bothends_core::plan::PlanError;
 use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
 use bothends_dataset::store::original_names;
-use bothends_dataset::{Fields, Format, Found, Piece, Table};
+use bothends_dataset::{Fields, Format, Piece, Table};
 use bothends_decompress::Decompressed;
 use bothends_gpu_decode::{Memory, TableSource};
 use bothends_io::{
@@ -29,14 +30,14 @@ use bothends_ops::{Damage, Pipeline};
 use bothends_side_index::{Beside, Cache, Name, Place, SideIndex};
 use bothends_slots::available_bytes;
 
+use self::listed::Listed;
 use crate::config::cache::CacheSize;
 use crate::config::run::{PageCacheUse, RunConfig, SideIndexUse};
 use crate::error::{MACHINE_PATIENCE, RuntimeError};
 use crate::read::blocks::{BlockSource, CachedPiece};
 use crate::read::opener::{Open, Opened};
-use crate::read::place::{Looking, decompressed_note, root_and_target};
 use crate::read::remote::{self, Remote};
-use crate::read::sources::{Joined, Sources, join};
+use crate::read::sources::Sources;
 use crate::read::supplied::{self, Failure, Records, Unmade};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::ulimits::files_to_keep_open;
@@ -89,7 +90,7 @@ impl Source {
         let path = remote::without_secrets(&config.data);
         let failed = |why: String| RuntimeError::Data { path: path.clone(), why };
         let Listed { roots, table, fields, format, notes, sources, remote, decompressed } =
-            find(config).map_err(failed)?;
+            listed::find(config).map_err(failed)?;
         let mix = config.mix.as_ref().zip(sources.as_deref());
         let mix = mix.map(|(mix, of)| of.mix(mix, config, (EpochIdx(0), config.repeat)));
         let mix = mix.transpose().map_err(PlanError::from)?;
@@ -489,103 +490,6 @@ fn direct(wanted: PageCacheUse, table: &Table) -> Direct {
         }
     };
     if goes_through { Direct::Off } else { Direct::Auto }
-}
-
-/// What the samples of a run were found to be.
-struct Listed {
-    roots: Roots,
-    table: Arc<Table>,
-    fields: Fields,
-    format: Format,
-    /// Where the formats may surprise.
-    notes: Vec<String>,
-    sources: Option<Arc<Sources>>,
-    remote: Option<Remote>,
-    decompressed: Vec<Decompressed>,
-}
-
-/// The samples of a run: the folders that their files lie in, and what was found there. What
-/// devices are told is limited too: an id means the same record everywhere.
-fn find(config: &RunConfig) -> Result<Listed, String> {
-    let looking = Looking::of(config);
-    if let Some(mix) = &config.mix {
-        if config.supplied.is_some() || config.shuffle == Shuffle::Supplied {
-            return Err("a mix has its own order, but samples or orders are supplied; \
-                        leave out the sampler, or give one data set"
-                .to_owned());
-        }
-        let joined = join(mix, config, &looking)?;
-        let Joined { roots, table, fields, format, notes, sources, remote, decompressed } =
-            joined;
-        let (table, sources) = (Arc::new(table), Some(Arc::new(sources)));
-        return Ok(Listed {
-            roots,
-            table,
-            fields,
-            format,
-            notes,
-            sources,
-            remote,
-            decompressed,
-        });
-    }
-    if let Some(supplied) = &config.supplied {
-        if let Some(name) = config.fields.first() {
-            return Err(format!(
-                "the field `{name}` is asked for, and the samples are listed by the caller, who has their \
-                 fields already; leave it out"
-            ));
-        }
-        let table = match config.limit {
-            None => Arc::clone(&supplied.table),
-            Some(limit) => Arc::new(Table::clone(&supplied.table).first(limit)),
-        };
-        return Ok(Listed {
-            roots: Roots::from(&config.data),
-            table,
-            fields: Fields::default(),
-            format: Format::List,
-            notes: Vec::new(),
-            sources: None,
-            remote: None,
-            decompressed: Vec::new(),
-        });
-    }
-    find_one(config, looking)
-}
-
-/// The samples of one data set.
-fn find_one(config: &RunConfig, looking: Looking) -> Result<Listed, String> {
-    let first = |table: Table| Arc::new(table.first(config.limit.unwrap_or(u64::MAX)));
-    let objects = config.objects.as_ref();
-    let (roots, found, place, decompressed) =
-        match remote::find(&config.data, objects, looking.clone())? {
-            Some((found, mut place)) => {
-                let roots = Roots::from(&remote::without_secrets(&config.data));
-                let decompressed = place.decompressed.take();
-                (
-                    roots,
-                    found,
-                    Some(place).filter(|_| decompressed.is_none()),
-                    decompressed,
-                )
-            }
-            None => {
-                let (root, target) = root_and_target(&config.data)?;
-                let found = looking.find(&Folder(root.clone()), &target);
-                let (found, decompressed) = found.map_err(|e| e.to_string())?;
-                (root.into(), found, None, decompressed)
-            }
-        };
-    let roots = decompressed.as_ref().map_or(roots, |made| made.root().to_owned().into());
-    let Found { table, fields, format, note, .. } = found;
-    let table = first(table);
-    let remote = place.map(|place| place.of_table(&table)).transpose()?;
-    let notes = note.map(str::to_owned).into_iter();
-    let notes = notes.chain(decompressed.as_ref().map(decompressed_note)).collect();
-    let decompressed = decompressed.into_iter().collect();
-    let sources = None;
-    Ok(Listed { roots, table, fields, format, notes, sources, remote, decompressed })
 }
 
 /// One line for the user where a block cache was asked for and there is none.
