@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bothends_core::resume::Resume;
 use bothends_dataset::conformance::{self, MemoryStorage};
-use bothends_dataset::{Ask, FieldPlace, Format, Found, Storage, find_fields};
+use bothends_dataset::{Ask, Decompression, FieldPlace, Format, Found, Storage, find_fields};
 use bothends_energy::Profile;
 use bothends_firmware_sim::compute::Effort;
 use bothends_firmware_sim::config::DeviceConfig;
@@ -89,6 +89,8 @@ pub fn shards(bytes: &[u8]) {
         .with("items-index/index.json", bytes)
         .with("items-index/chunk-0-0.bin", CHUNK);
     for folder in FOLDERS {
+        drop(Decompression::plan(&storage, folder));
+        drop(Decompression::is_needed(&storage, folder));
         if let Ok(found) = bothends_dataset::find(&storage, folder) {
             conformance::check(&storage, &found);
         }

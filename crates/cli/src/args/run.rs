@@ -190,8 +190,9 @@ pub(crate) struct HostArgs {
     ///
     /// Records in it are read from the local disk instead of being fetched again, by this run, by others at
     /// the same time, and by later ones. Each record has a checksum, and is used only as long as its object
-    /// is unchanged. --cache-size sets the limit, by default 64 GiB; nothing is added to a full cache. The
-    /// directory may be deleted at any time. For data on this machine, it holds the block cache.
+    /// is unchanged. --cache-size sets the limit, by default 64 GiB; nothing is added to a full cache. For data
+    /// on this machine, it holds the block cache; shards that are compressed are decompressed into it, whatever
+    /// --cache-size is. The directory may be deleted whenever no run uses it.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) cache: Option<PathBuf>,
     /// Most memory that batches may take on the host, in MiB
