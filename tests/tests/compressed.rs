@@ -199,8 +199,9 @@ fn long_archive(data: &Path) -> Result<()> {
     let mut to = gzip.stdin.take().context("a pipe")?;
     to.write_all(&tar[..end])?;
     to.write_all(&header)?;
-    let noise: Vec<u8> =
-        (0..1_u32 << 20).map(|it| (it.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let noise: Vec<u8> = (0..1_u32 << 20)
+        .map(|it| it.wrapping_mul(2_654_435_761).to_le_bytes()[2])
+        .collect();
     for _ in 0..96 {
         to.write_all(&noise)?;
     }

@@ -118,6 +118,49 @@ typedef int32_t be_layout;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// What the values of a field are.
+enum be_field_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Bytes.
+  BE_FIELD_BYTES = 0,
+  // Text in UTF-8, without a zero byte at its end.
+  BE_FIELD_TEXT = 1,
+  // Bytes that are 0 or 1.
+  BE_FIELD_BOOL = 2,
+  // `uint8_t`.
+  BE_FIELD_U8 = 3,
+  // `int8_t`.
+  BE_FIELD_I8 = 4,
+  // `uint16_t`.
+  BE_FIELD_U16 = 5,
+  // `int16_t`.
+  BE_FIELD_I16 = 6,
+  // `uint32_t`.
+  BE_FIELD_U32 = 7,
+  // `int32_t`.
+  BE_FIELD_I32 = 8,
+  // `uint64_t`.
+  BE_FIELD_U64 = 9,
+  // `int64_t`.
+  BE_FIELD_I64 = 10,
+  // IEEE 754 binary16.
+  BE_FIELD_F16 = 11,
+  // IEEE 754 binary32.
+  BE_FIELD_F32 = 12,
+  // IEEE 754 binary64.
+  BE_FIELD_F64 = 13,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum be_field_kind be_field_kind;
+#else
+typedef int32_t be_field_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // A kind of device that a batch's bytes are on; the numbers are DLPack's.
 enum be_device_type
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -157,6 +200,26 @@ typedef struct {
   // Channels.
   uint32_t channels;
 } be_view;
+
+// A field of a batch: the values of all rows. What it points to is valid until the batch is released.
+typedef struct {
+  // Its name in UTF-8.
+  const char *name;
+  // A `be_field_kind`.
+  int32_t kind;
+  // Sides of the array that each row's value is, 0 for one number: the values of all rows are one array then.
+  // -1 if rows have values of different lengths, and for bytes and text.
+  int32_t n_dims;
+  // The sides; NULL if there are none.
+  const uint32_t *dims;
+  // All values, one after the other, at a multiple of 8.
+  const void *data;
+  // Bytes of all values.
+  size_t len_bytes;
+  // Where each row's value begins in `data`, in bytes, and where the last one ends: rows + 1 numbers. A masked
+  // row has zeros where all values have the same sides, else nothing.
+  const uint64_t *offsets;
+} be_field;
 
 // Where a batch's bytes are.
 typedef struct {
@@ -198,10 +261,10 @@ void be_text_release(char *text);
 // `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or "nchw"), `rank` (0), `world_size` (1),
 // `last` ("drop", "pad", "wrap" or "even"), `on_bad` ("raise", "skip", "replace" or "zero"), `audit` (1),
 // `memory` (MiB), `held_batches` (1), `reader`, `side_index`, `page_cache`, `cache_size` ("auto"), `cache`
-// (a directory for records fetched from a remote store), `fetch_requests`, `fetch_reorder`, `fields`
-// (refused: batches in C have no further fields yet), `device` ("cpu"; "cuda:0" delivers batches in that
-// GPU's memory, see `be_batch_device`), `pin_memory` (false; true pins batches in host memory for the
-// caller's copies).
+// (a directory for records fetched from a remote store, and for shards that have to be decompressed, which may
+// take minutes the first time), `fetch_requests`, `fetch_reorder`, `fields` (a list of names of further fields of
+// the samples, see `be_batch_field`), `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
+// `be_batch_device`), `pin_memory` (false; true pins batches in host memory for the caller's copies).
 //
 // # Safety
 // `options_json` ends with a zero byte.
@@ -278,7 +341,7 @@ void be_epoch_cancel(const be_epoch *epoch);
 void be_epoch_close(be_epoch *epoch);
 
 // The first byte of the first sample, at a multiple of 4096 (on a GPU, of 256): samples follow each
-// other, `be_batch_sample_bytes` apart; a masked row is a black image, normalised like all others. It is
+// other, `be_batch_sample_bytes` apart, or where `be_batch_row_offsets` says; a masked row is a black image, normalised like all others. It is
 // valid, and never written to, until the batch is released. If `be_batch_device` says that the batch is
 // on a GPU, it is an address there. NULL if `batch` is.
 const void *be_batch_data(const be_batch *batch);
@@ -286,7 +349,8 @@ const void *be_batch_data(const be_batch *batch);
 // Bytes of all rows; 0 when `batch` is NULL.
 size_t be_batch_len_bytes(const be_batch *batch);
 
-// Bytes of one sample, all its views; 0 when `batch` is NULL.
+// Bytes of one sample, all its views; 0 where rows have their own lengths (`be_batch_row_offsets`), and when `batch`
+// is NULL.
 size_t be_batch_sample_bytes(const be_batch *batch);
 
 // Rows, masked ones included: the batch size, or fewer if bad samples were skipped. 0
@@ -311,7 +375,8 @@ const int32_t *be_batch_sources(const be_batch *batch);
 // batch is released.
 const uint8_t *be_batch_mask(const be_batch *batch);
 
-// Views of each sample: 1 unless the recipe makes more. 0 when `batch` is NULL.
+// Views of each sample: 1 unless the recipe makes more. 0 where rows are files (`be_batch_row_offsets`), and when
+// `batch` is NULL.
 size_t be_batch_n_views(const be_batch *batch);
 
 // Where view number `view` (from 0) is in every sample, and its size.
@@ -343,6 +408,17 @@ be_status be_batch_soft_labels(const be_batch *batch,
 // enqueued there now. NULL is ignored. Any thread may do it, also after the epoch or the loader has been
 // closed.
 void be_batch_release(be_batch *batch);
+
+// Fields of the batch: as many as were named in the option `fields`, in that order. 0 when `batch` is NULL.
+size_t be_batch_n_fields(const be_batch *batch);
+
+// Field number `nth` (from 0). Fields are in host memory, wherever the samples are.
+be_status be_batch_field(const be_batch *batch, size_t nth, be_field *out);
+
+// With the recipe `raw`, whose rows are files: where each row begins in `be_batch_data`, in bytes, and where the last
+// one ends, rows + 1 numbers; valid until the batch is released. NULL where all samples have the same length, and
+// if `batch` is.
+const uint64_t *be_batch_row_offsets(const be_batch *batch);
 
 // Where the batch's bytes are, and so what `be_batch_data` points to. On a GPU (`device` in the options)
 // the host must not dereference that address, and neither must GPU code before `be_batch_lend`.

@@ -19,6 +19,7 @@ use bothends_runtime::{
     Batch, ConsumerStream, GpuBatch, Home, Row, RuntimeError, soft_labels,
 };
 
+use crate::field::Column;
 use crate::held::{Form, release};
 use crate::memory::{fill, given};
 use crate::status::{Refusal, answer, be_status, door};
@@ -32,6 +33,9 @@ pub struct be_batch {
     sources: Vec<i32>,
     mask: Vec<u8>,
     rows: Vec<Row>,
+    fields: Vec<Column>,
+    /// Where rows are, if each has its own length.
+    row_offsets: Option<Vec<u64>>,
     form: Arc<Form>,
     place: Place,
     prong: Prong,
@@ -112,10 +116,18 @@ impl be_batch {
         let place = Place {
             address: batch.base().as_ptr().expose_provenance(),
             len_bytes: batch.bytes().len(),
-            sample_bytes: batch.sample_bytes(),
+            sample_bytes: match batch.row_starts() {
+                Some(_) => 0,
+                None => batch.sample_bytes(),
+            },
         };
         let (rows, prong) = (batch.rows().to_vec(), batch.prong);
-        Self::of(home, form, (place, prong), (rows, Memory::Host(batch)))
+        let fields = batch.fields().iter().map(Column::new).collect();
+        let row_offsets = batch.row_starts();
+        let row_offsets =
+            row_offsets.map(|starts| starts.iter().map(|start| *start as u64).collect());
+        let more = (fields, row_offsets);
+        Self::of(home, form, (place, prong), (rows, Memory::Host(batch)), more)
     }
 
     pub(crate) fn on_gpu(home: Home, batch: GpuBatch, form: &Arc<Form>) -> Self {
@@ -125,8 +137,9 @@ impl be_batch {
             sample_bytes: batch.sample_bytes(),
         };
         let (rows, prong) = (batch.rows().to_vec(), batch.prong);
+        let fields = batch.fields().iter().map(Column::new).collect();
         let memory = Memory::Gpu(Box::new(Mutex::new(batch)));
-        Self::of(home, form, (place, prong), (rows, memory))
+        Self::of(home, form, (place, prong), (rows, memory), (fields, None))
     }
 
     fn of(
@@ -134,6 +147,7 @@ impl be_batch {
         form: &Arc<Form>,
         (place, prong): (Place, Prong),
         (rows, memory): (Vec<Row>, Memory),
+        (fields, row_offsets): (Vec<Column>, Option<Vec<u64>>),
     ) -> Self {
         let id = |row: &Row| row.sample.map_or(u64::MAX, |id| id.0);
         Self {
@@ -143,6 +157,8 @@ impl be_batch {
             sources: rows.iter().map(|row| form.source(row)).collect(),
             mask: rows.iter().map(|row| u8::from(row.sample.is_some())).collect(),
             rows,
+            fields,
+            row_offsets,
             form: Arc::clone(form),
             place,
             prong,
@@ -152,6 +168,19 @@ impl be_batch {
 
     pub(crate) fn home(&self) -> Home {
         self.home
+    }
+
+    pub(crate) fn fields(&self) -> &[Column] {
+        &self.fields
+    }
+
+    pub(crate) fn row_offsets(&self) -> Option<&[u64]> {
+        self.row_offsets.as_deref()
+    }
+
+    /// Views of each sample; files are none.
+    fn n_views(&self) -> usize {
+        self.row_offsets.as_ref().map_or(self.form.shapes.len(), |_| 0)
     }
 
     /// The number of the GPU that its bytes are on; `None` in host memory.
@@ -194,7 +223,7 @@ impl be_batch {
 }
 
 /// The first byte of the first sample, at a multiple of 4096 (on a GPU, of 256): samples follow each
-/// other, `be_batch_sample_bytes` apart; a masked row is a black image, normalised like all others. It is
+/// other, `be_batch_sample_bytes` apart, or where `be_batch_row_offsets` says; a masked row is a black image, normalised like all others. It is
 /// valid, and never written to, until the batch is released. If `be_batch_device` says that the batch is
 /// on a GPU, it is an address there. NULL if `batch` is.
 #[unsafe(no_mangle)]
@@ -212,7 +241,8 @@ pub extern "C" fn be_batch_len_bytes(batch: Option<&be_batch>) -> usize {
     door(|| Ok(given(batch, "batch")?.place.len_bytes)).unwrap_or(0)
 }
 
-/// Bytes of one sample, all its views; 0 when `batch` is NULL.
+/// Bytes of one sample, all its views; 0 where rows have their own lengths (`be_batch_row_offsets`), and when `batch`
+/// is NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_sample_bytes(batch: Option<&be_batch>) -> usize {
     door(|| Ok(given(batch, "batch")?.place.sample_bytes)).unwrap_or(0)
@@ -259,10 +289,11 @@ pub extern "C" fn be_batch_mask(batch: Option<&be_batch>) -> *const u8 {
     door(|| Ok(given(batch, "batch")?.mask.as_ptr())).unwrap_or(null())
 }
 
-/// Views of each sample: 1 unless the recipe makes more. 0 when `batch` is NULL.
+/// Views of each sample: 1 unless the recipe makes more. 0 where rows are files (`be_batch_row_offsets`), and when
+/// `batch` is NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_n_views(batch: Option<&be_batch>) -> usize {
-    door(|| Ok(given(batch, "batch")?.form.shapes.len())).unwrap_or(0)
+    door(|| Ok(given(batch, "batch")?.n_views())).unwrap_or(0)
 }
 
 /// Where view number `view` (from 0) is in every sample, and its size.
@@ -274,12 +305,13 @@ pub extern "C" fn be_batch_view(
 ) -> be_status {
     answer(|| {
         let out = given(out, "out")?;
-        let form = &given(batch, "batch")?.form;
+        let batch = given(batch, "batch")?;
         let no_view = || {
-            let n_views = form.shapes.len();
+            let n_views = batch.n_views();
             Refusal::argument(format!("`view` is {view}; a sample has {n_views}"))
         };
-        out.write(form.view(view).ok_or_else(no_view)?);
+        let found = batch.form.view(view).filter(|_| view < batch.n_views());
+        out.write(found.ok_or_else(no_view)?);
         Ok(be_status::BE_OK)
     })
 }

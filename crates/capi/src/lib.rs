@@ -9,11 +9,12 @@
 //! after their release: the header says so. Other addresses (text, room for floats) go through
 //! `memory.rs`.
 //!
-//! Reading order: `status`, `memory`, `loader`, `epoch`, `batch`, `device`.
+//! Reading order: `status`, `memory`, `loader`, `epoch`, `batch`, `field`, `device`.
 
 pub mod batch;
 pub mod device;
 pub mod epoch;
+pub mod field;
 mod held;
 pub mod loader;
 pub mod memory;

@@ -9,7 +9,7 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bothends_runtime::{Home, Loader, Ranks, Registration, RuntimeError, options_among};
+use bothends_runtime::{Home, Loader, Ranks, Registration, options_among};
 
 use crate::epoch::be_epoch;
 use crate::held::Form;
@@ -39,10 +39,10 @@ pub struct be_loader {
 /// `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or "nchw"), `rank` (0), `world_size` (1),
 /// `last` ("drop", "pad", "wrap" or "even"), `on_bad` ("raise", "skip", "replace" or "zero"), `audit` (1),
 /// `memory` (MiB), `held_batches` (1), `reader`, `side_index`, `page_cache`, `cache_size` ("auto"), `cache`
-/// (a directory for records fetched from a remote store), `fetch_requests`, `fetch_reorder`, `fields`
-/// (refused: batches in C have no further fields yet), `device` ("cpu"; "cuda:0" delivers batches in that
-/// GPU's memory, see `be_batch_device`), `pin_memory` (false; true pins batches in host memory for the
-/// caller's copies).
+/// (a directory for records fetched from a remote store, and for shards that have to be decompressed, which may
+/// take minutes the first time), `fetch_requests`, `fetch_reorder`, `fields` (a list of names of further fields of
+/// the samples, see `be_batch_field`), `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
+/// `be_batch_device`), `pin_memory` (false; true pins batches in host memory for the caller's copies).
 ///
 /// # Safety
 /// `options_json` ends with a zero byte.
@@ -58,16 +58,7 @@ pub unsafe extern "C" fn be_loader_open(
         let (ranks, registration) =
             Ranks::here(|variable| std::env::var(variable).ok(), None);
         let config = options_among(json, ranks)?;
-        if !config.fields.is_empty() {
-            let line = "C has no further fields yet: leave `fields` out";
-            return Err(RuntimeError::Options(line.to_owned()).into());
-        }
         let loader = Loader::open(config)?;
-        if loader.is_undecoded() {
-            let line =
-                "C has no rows of different lengths yet: use a recipe that decodes";
-            return Err(RuntimeError::Options(line.to_owned()).into());
-        }
         let form = Arc::new(Form::new(&loader));
         let loader = Mutex::new(loader);
         let (home, _registration) = (Home::here(), registration);

@@ -1,6 +1,6 @@
 // What every function answers to NULL, to nonsense, in any order of releases, and in a fork.
 // `doors null DATA`, `doors order DATA`, `doors fork DATA`, `doors cancel DATA`; silence and 0
-// when all is well. `doors gpu DATA`, where libcuda is a stub whose device memory is the host's.
+// when all is well. `doors fields DATA`, with tests/fixtures/shards/fields-mds; `doors gpu DATA`, where libcuda is a stub whose device memory is the host's.
 
 #define _POSIX_C_SOURCE 200809L
 
@@ -77,6 +77,9 @@ static void no_handle(void) {
     HOLDS(be_batch_n_rows(NULL) == 0 && be_batch_n_valid(NULL) == 0);
     HOLDS(be_batch_len_bytes(NULL) == 0 && be_batch_sample_bytes(NULL) == 0);
     HOLDS(be_batch_n_views(NULL) == 0);
+    be_field field;
+    REFUSED(be_batch_field(NULL, 0, &field), BE_ERROR_ARGUMENT, "`batch` is NULL");
+    HOLDS(be_batch_n_fields(NULL) == 0 && be_batch_row_offsets(NULL) == NULL);
     be_text_release(NULL);
     be_batch_release(NULL);
     be_epoch_cancel(NULL);
@@ -305,6 +308,80 @@ static be_batch *next(const be_epoch *epoch) {
     return batch;
 }
 
+// The values of a row, which follow from the number of its sample (scripts/golden-shards); none in a masked one.
+static void look_at_fields(const be_batch *batch, size_t row) {
+    be_field caption, score, size, mask;
+    HOLDS(be_batch_field(batch, 0, &caption) == BE_OK && caption.kind == BE_FIELD_TEXT);
+    HOLDS(be_batch_field(batch, 1, &score) == BE_OK && score.kind == BE_FIELD_F32);
+    HOLDS(be_batch_field(batch, 2, &size) == BE_OK && size.kind == BE_FIELD_I32);
+    HOLDS(be_batch_field(batch, 3, &mask) == BE_OK && mask.kind == BE_FIELD_BYTES);
+    HOLDS(strcmp(caption.name, "caption") == 0 && strcmp(mask.name, "mask") == 0);
+    HOLDS(caption.n_dims == -1 && mask.n_dims == -1 && mask.dims == NULL);
+    HOLDS(score.n_dims == 0 && score.dims == NULL);
+    HOLDS(size.n_dims == 2 && size.dims[0] == 2 && size.dims[1] == 3);
+    size_t n_rows = be_batch_n_rows(batch);
+    HOLDS(score.len_bytes == n_rows * sizeof(float) && score.offsets[n_rows] == score.len_bytes);
+    HOLDS(size.len_bytes == n_rows * 6 * sizeof(int32_t));
+    uint64_t sample = be_batch_sample_ids(batch)[row];
+    const int32_t *sides = (const int32_t *)size.data + 6 * row;
+    size_t mask_len = mask.offsets[row + 1] - mask.offsets[row];
+    size_t caption_len = caption.offsets[row + 1] - caption.offsets[row];
+    if (sample == UINT64_MAX) {
+        HOLDS(((const float *)score.data)[row] == 0 && sides[5] == 0);
+        HOLDS(mask_len == 0 && caption_len == 0);
+        return;
+    }
+    HOLDS(((const float *)score.data)[row] == (float)sample / 4);
+    HOLDS(sides[0] == (int32_t)sample && sides[5] == (int32_t)sample);
+    HOLDS(mask_len == 10 * sample + 1);
+    HOLDS(((const uint8_t *)mask.data)[mask.offsets[row]] == sample);
+    HOLDS(caption_len == sample % 3 * strlen("num\xc4\x83r 0"));
+}
+
+// Further fields of samples, and files as they are.
+static void fields(const char *data) {
+    be_loader *loader = open_loader(
+        data, ", \"fields\": [\"caption\", \"score\", \"size\", \"mask\"]");
+    be_epoch *epoch;
+    be_field field;
+    HOLDS(be_loader_begin(loader, 1, &epoch) == BE_OK);
+    size_t n_samples = 0;
+    for (be_batch *batch; be_epoch_next(epoch, 0, BE_FOREVER, &batch) == BE_BATCH;) {
+        HOLDS(be_batch_n_fields(batch) == 4 && be_batch_row_offsets(batch) == NULL);
+        REFUSED(be_batch_field(batch, 4, &field), BE_ERROR_ARGUMENT, "the batch has 4 fields");
+        REFUSED(be_batch_field(batch, 0, NULL), BE_ERROR_ARGUMENT, "`out` is NULL");
+        for (size_t row = 0; row < be_batch_n_rows(batch); row++) {
+            look_at_fields(batch, row);
+        }
+        n_samples += be_batch_n_valid(batch);
+        be_batch_release(batch);
+    }
+    HOLDS(n_samples == 7);
+    be_epoch_close(epoch);
+    be_loader_close(loader);
+    char options[4096];
+    snprintf(options, sizeof options,
+             "{\"data\": \"%s\", \"recipe\": \"raw\", \"batch_size\": 7, \"shuffle\": false}", data);
+    HOLDS(be_loader_open(options, &loader) == BE_OK);
+    HOLDS(be_loader_begin(loader, 1, &epoch) == BE_OK);
+    be_batch *batch;
+    HOLDS(be_epoch_next(epoch, 0, BE_FOREVER, &batch) == BE_BATCH);
+    const uint64_t *offsets = be_batch_row_offsets(batch);
+    const uint8_t *files = be_batch_data(batch);
+    be_view view;
+    HOLDS(be_batch_sample_bytes(batch) == 0 && be_batch_n_views(batch) == 0);
+    REFUSED(be_batch_view(batch, 0, &view), BE_ERROR_ARGUMENT, "a sample has 0");
+    HOLDS(offsets[0] == 0 && offsets[7] == be_batch_len_bytes(batch));
+    for (size_t row = 0; row < 7; row++) {
+        // A JPEG begins and ends like this.
+        HOLDS(files[offsets[row]] == 0xff && files[offsets[row] + 1] == 0xd8);
+        HOLDS(files[offsets[row + 1] - 2] == 0xff && files[offsets[row + 1] - 1] == 0xd9);
+    }
+    be_batch_release(batch);
+    be_epoch_close(epoch);
+    be_loader_close(loader);
+}
+
 // An epoch on a GPU, and one in pinned memory, compared with the same one in host memory.
 static void on_a_gpu(const char *data) {
     const char *options[] = {", \"device\": \"cuda:0\"", ", \"pin_memory\": true"};
@@ -363,6 +440,8 @@ int main(int n_arguments, char **arguments) {
         any_order(data);
     } else if (strcmp(arguments[1], "cancel") == 0) {
         cancelled(data);
+    } else if (strcmp(arguments[1], "fields") == 0) {
+        fields(data);
     } else if (strcmp(arguments[1], "gpu") == 0) {
         on_a_gpu(data);
     } else {

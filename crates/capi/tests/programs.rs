@@ -150,10 +150,13 @@ fn nothing_that_c_may_do_crashes() {
     for what in ["null", "order", "fork", "cancel"] {
         run(started(&program).arg(what).arg(images()));
     }
+    let shards = root().join("tests/fixtures/shards/fields-mds");
+    run(started(&program).arg("fields").arg(&shards));
     if has(&["valgrind"]) {
         for what in ["null", "order"] {
             run(watched(&program).arg(what).arg(images()));
         }
+        run(watched(&program).arg("fields").arg(&shards));
     }
 }
 

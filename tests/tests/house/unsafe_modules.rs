@@ -85,6 +85,7 @@ pub(crate) const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/capi/src/batch.rs", "exports names of C; passes on an address"),
     ("crates/capi/src/device.rs", "exports names of C; takes C's word for its streams"),
     ("crates/capi/src/epoch.rs", "exports names of C"),
+    ("crates/capi/src/field.rs", "exports names of C"),
     ("crates/capi/src/loader.rs", "exports names of C; passes on addresses"),
     ("crates/capi/src/memory.rs", "follows addresses that C gives"),
     ("crates/capi/src/status.rs", "exports names of C"),
