@@ -15,6 +15,7 @@ use std::ptr::{null, null_mut};
 
 use bothends_capi::batch::*;
 use bothends_capi::device::{be_batch_device, be_batch_lend};
+use bothends_capi::field::{be_batch_field, be_batch_n_fields, be_batch_row_offsets};
 use bothends_capi::epoch::*;
 use bothends_capi::loader::*;
 use bothends_capi::memory::be_text_release;
@@ -268,6 +269,13 @@ fn look(batch: Option<&be_batch>, number: u8) {
     let n_rows = be_batch_n_rows(batch);
     let (len, each) = (be_batch_len_bytes(batch), be_batch_sample_bytes(batch));
     let n_valid = be_batch_n_valid(batch);
+    let mut field = MaybeUninit::uninit();
+    let status = checked(be_batch_field(batch, usize::from(number), Some(&mut field)));
+    assert_eq!(status == BE_OK, usize::from(number) < be_batch_n_fields(batch));
+    if !be_batch_row_offsets(batch).is_null() {
+        // Rows are files, and none of the rest is the same for all.
+        return assert!(each == 0 && be_batch_n_views(batch) == 0);
+    }
     assert!(len == n_rows * each && n_valid <= n_rows);
     let mut view = MaybeUninit::uninit();
     let n_views = be_batch_n_views(batch);

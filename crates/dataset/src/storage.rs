@@ -5,6 +5,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::path::PathBuf;
 
 use crate::DatasetError;
 
@@ -86,6 +87,12 @@ pub trait Storage: Debug {
 
     /// The label of the sample that the file at `path` is, if it has one.
     fn label(&self, path: &str) -> Option<u32> {
+        let _ = path;
+        None
+    }
+
+    /// Where the file at `path` is in a file system of this machine, if it is in one.
+    fn local(&self, path: &str) -> Option<PathBuf> {
         let _ = path;
         None
     }

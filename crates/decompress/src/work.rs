@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use bothends_dataset::{Decompression, Step, Storage, Treatment};
+use bothends_io::open_regular;
 
 use crate::codecs::decompressed;
 use crate::columns;
@@ -184,7 +185,7 @@ impl Job<'_> {
                 let source = BufReader::with_capacity(READ_BYTES, source);
                 decompressed(codec, source).and_then(|source| copy(source, &mut sink))
             }
-            Treatment::Plain => self.plain(step, source, &mut sink),
+            Treatment::Plain => self.plain((step, source), &mut sink),
         };
         let path = || storage.shown(&step.from);
         match (sink.refused, written) {
@@ -203,18 +204,35 @@ impl Job<'_> {
         }
     }
 
-    /// A Parquet file is read back to front, so it is copied first, to a file without a name.
+    /// A Parquet file is read back to front: one of another machine is copied first.
     fn plain(
+        &self,
+        (step, source): (&Step, Counting<'_>),
+        sink: &mut Sink<'_>,
+    ) -> io::Result<()> {
+        let Some(path) = source.source.storage.local(&step.from) else {
+            let fetched = self.fetched(step, source, sink)?;
+            return columns::plain(fetched, sink);
+        };
+        let opened = open_regular(&path).map_err(DecompressError::at("open", &path));
+        columns::plain(sink.kept(opened)?, sink)?;
+        let (shared, len) = (source.shared, source.source.len);
+        // For people.
+        shared.read_bytes.fetch_add(len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A copy without a name, which is gone with this process.
+    fn fetched(
         &self,
         step: &Step,
         source: impl Read,
         sink: &mut Sink<'_>,
-    ) -> io::Result<()> {
+    ) -> io::Result<File> {
         let name = step.to.replace('/', "-");
         let path = self.entry.data().join(format!("{PART}fetched-{name}"));
         let mut options = File::options();
         let opened = options.read(true).write(true).create_new(true).open(&path);
-        // It is gone with this process.
         let opened = opened.and_then(|file| fs::remove_file(&path).map(|()| file));
         let mut fetched =
             sink.kept(opened.map_err(DecompressError::at("write", &path)))?;
@@ -225,7 +243,7 @@ impl Job<'_> {
         }
         copied?;
         fetched.rewind()?;
-        columns::plain(fetched, sink)
+        Ok(fetched)
     }
 
     /// All files are there, and those that they are made of are what they were.

@@ -68,6 +68,10 @@ impl Storage for Folder {
         Ok(Some(versions))
     }
 
+    fn local(&self, path: &str) -> Option<PathBuf> {
+        Some(self.0.join(path))
+    }
+
     fn shown(&self, path: &str) -> String {
         self.0.join(path).display().to_string()
     }

@@ -89,3 +89,19 @@ def test_raw_gives_the_files_as_they_are() -> None:
             assert data == files[row].read_bytes()
     with pytest.raises(bothends.DataError, match="output `u8`"):
         loader("folder", recipe="raw")
+
+
+@pytest.mark.parametrize("name", ["compressed-tar", "compressed-parquet", "compressed-mds-zstd"])
+def test_compressed_shards_are_decompressed_once(name: str, tmp_path: Path) -> None:
+    def rows(data: str, **options: Any) -> list[Any]:
+        taken = loader(data, seed=5, cache=tmp_path, **options).batches()
+        return [(batch.sample_ids.tolist(), batch.labels.tolist(), batch.images.tobytes())
+                for batch in taken]
+
+    assert rows(name) == rows("folder")
+    (made,) = (tmp_path / "decompressed").iterdir()
+    before = (made / "about").stat().st_mtime_ns
+    assert rows(name) == rows("folder")
+    assert (made / "about").stat().st_mtime_ns == before
+    with pytest.raises(bothends.DataError, match="compress"):
+        loader(name, cache_size="off")
