@@ -321,3 +321,17 @@ fn what_is_cancelled_is_not_believed_and_the_next_time_completes_it() {
     assert!(find_decompressed(data, &case.place()).unwrap().is_none());
     assert_eq!(names(case.decompressed("").unwrap().root()), ["a.tar", "b.tar"]);
 }
+
+#[test]
+fn where_it_does_not_fit_the_error_says_how_much_is_missing() {
+    let case = Case::new(&[("a.tar.gz", &gzip(&archive()))]);
+    drop(case.decompressed("").unwrap());
+    let storage = case.data();
+    let plan = Decompression::plan(&storage, "").unwrap();
+    let data = Compressed { storage: &storage, target: "" };
+    let entry = place::Entry::of(data, &plan, &case.place()).unwrap();
+    entry.check_room(0).unwrap();
+    let line = entry.check_room(1 << 60).unwrap_err().to_string();
+    let needed = (1_u64 << 40) + 512;
+    assert!(line.contains(&format!("and {needed} MiB are needed at least")), "{line}");
+}

@@ -95,7 +95,7 @@ def test_raw_gives_the_files_as_they_are() -> None:
 def test_compressed_shards_are_decompressed_once(name: str, tmp_path: Path) -> None:
     def rows(data: str, **options: Any) -> list[Any]:
         taken = loader(data, seed=5, cache=tmp_path, **options).batches()
-        return [(batch.sample_ids.tolist(), batch.labels.tolist(), batch.images.tobytes())
+        return [(batch.sample_ids.tolist(), batch.labels.tolist(), batch.images[0].tobytes())
                 for batch in taken]
 
     assert rows(name) == rows("folder")
