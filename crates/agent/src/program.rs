@@ -143,8 +143,9 @@ struct Args {
     #[arg(long, action = ArgAction::SetTrue,
           value_parser = BoolishValueParser::new().map(Insecure::from))]
     insecure: Insecure,
-    /// Where the side index is kept: entry points of JPEGs that double the rate of later epochs; `off`:
-    /// nowhere [default: $XDG_CACHE_HOME/bothends/index]
+    /// Where the side index is kept: entry points of JPEGs that double the rate of later epochs. Shards that are
+    /// compressed are decompressed below it. `off`: neither [default: $XDG_CACHE_HOME/bothends/index, and
+    /// decompressed next to it]
     #[arg(long, value_name = "DIR|off")]
     cache: Option<PathBuf>,
     /// Limit of the cache in MiB, for all data sets together; the oldest entries are removed
