@@ -210,7 +210,7 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
     // It reads its user's own files for that user, whose other workers follow links, too.
     let watch = DecompressingWatch::lines(|line| eprintln!("{line}"));
     let place = DecompressedPlace::of_user();
-    let ready = ReadyRoots::of(&args.media, place.as_ref(), &watch)?;
+    let ready = ReadyRoots::of(&args.media, Links::Followed, (place.as_ref(), &watch))?;
     let store = FileStore::of(&ready.roots, Links::Followed)?;
     let config = ServerConfig {
         name: device.name.clone(),

@@ -250,3 +250,27 @@ fn a_run_that_was_killed_while_it_decompressed_leaves_nothing_wrong() -> Result<
     ensure!(fs::read(entry.path().join("data/a.tar"))? == whole.stdout, "other bytes");
     Ok(())
 }
+
+/// What others may write is not believed, so the files must not be writable for others, whatever the umask is.
+#[test]
+fn with_any_umask_it_is_decompressed_once() -> Result<()> {
+    let cache = TempDir::new()?;
+    let command = || -> Result<Command> {
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask 002; exec \"$0\" \"$@\""]).arg(program("bothends")?);
+        command.args(["run", "--recipe", "imagenet-eval", "--batch-size", "2"]);
+        command.args(["--strategy", "cpu", "--data"]).arg(shards("compressed-tar")?);
+        command.env("XDG_CACHE_HOME", cache.path()).env("XDG_STATE_HOME", cache.path());
+        Ok(command)
+    };
+    let made = || -> Result<_> {
+        let output = run(&mut command()?, PATIENCE)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() && said.contains("are compressed"), "{said}");
+        let root = cache.path().join("bothends/decompressed");
+        let entry = fs::read_dir(root)?.next().context("an entry")??;
+        Ok(fs::metadata(entry.path().join("about"))?.modified()?)
+    };
+    assert_eq!(made()?, made()?);
+    Ok(())
+}

@@ -136,7 +136,6 @@ const HOMES: &[(&str, &[&str])] = &[
     ("hyper-util", &["storage"]),
     ("image-webp", &["ops"]),
     ("flate2", &["decompress"]),
-    ("lz4_flex", &["decompress"]),
     ("parquet", &["decompress"]),
     ("snap", &["decompress"]),
     ("zstd", &["decompress"]),

@@ -237,7 +237,7 @@ fn run(args: &Args) -> Result<()> {
     let links = if args.follow_links { Links::Beneath } else { Links::Refused };
     let cache = cache(args)?;
     let cache_root = cache.as_ref().map(|cache| cache.root.clone());
-    let ready = ready(args)?;
+    let ready = ready(args, links)?;
     let data = Data::open(&ready.roots, links, cache)?;
     let proofs = Proofs::of(args)?;
     let security = proofs.load()?;
@@ -483,7 +483,7 @@ fn cache(args: &Args) -> Result<Option<Cache>> {
 }
 
 /// The data roots, decompressed where necessary.
-fn ready(args: &Args) -> Result<ReadyRoots> {
+fn ready(args: &Args, links: Links) -> Result<ReadyRoots> {
     let place = match &args.cache {
         None => DecompressedPlace::of_user(),
         Some(off) if off.as_os_str() == "off" => None,
@@ -491,7 +491,7 @@ fn ready(args: &Args) -> Result<ReadyRoots> {
     };
     let log = args.log;
     let watch = DecompressingWatch::lines(move |line| log.note(line));
-    let ready = ReadyRoots::of(&args.data_root, place.as_ref(), &watch)?;
+    let ready = ReadyRoots::of(&args.data_root, links, (place.as_ref(), &watch))?;
     ready.notes().for_each(|note| log.note(&note));
     Ok(ready)
 }

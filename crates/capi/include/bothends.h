@@ -261,8 +261,8 @@ void be_text_release(char *text);
 // `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or "nchw"), `rank` (0), `world_size` (1),
 // `last` ("drop", "pad", "wrap" or "even"), `on_bad` ("raise", "skip", "replace" or "zero"), `audit` (1),
 // `memory` (MiB), `held_batches` (1), `reader`, `side_index`, `page_cache`, `cache_size` ("auto"), `cache`
-// (a directory for records fetched from a remote store, and for shards that have to be decompressed, which may
-// take minutes the first time), `fetch_requests`, `fetch_reorder`, `fields` (a list of names of further fields of
+// (a directory for records fetched from a remote store, and for shards that have to be decompressed, during
+// which the first call blocks for as long as it takes to read and write all data), `fetch_requests`, `fetch_reorder`, `fields` (a list of names of further fields of
 // the samples, see `be_batch_field`), `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
 // `be_batch_device`), `pin_memory` (false; true pins batches in host memory for the caller's copies).
 //
@@ -341,8 +341,8 @@ void be_epoch_cancel(const be_epoch *epoch);
 void be_epoch_close(be_epoch *epoch);
 
 // The first byte of the first sample, at a multiple of 4096 (on a GPU, of 256): samples follow each
-// other, `be_batch_sample_bytes` apart, or where `be_batch_row_offsets` says; a masked row is a black image, normalised like all others. It is
-// valid, and never written to, until the batch is released. If `be_batch_device` says that the batch is
+// other, `be_batch_sample_bytes` apart, or where `be_batch_row_offsets` says. A masked row is a black image,
+// normalised like all others, or an empty file. It is valid, and never written to, until the batch is released. If `be_batch_device` says that the batch is
 // on a GPU, it is an address there. NULL if `batch` is.
 const void *be_batch_data(const be_batch *batch);
 

@@ -19,7 +19,7 @@ use bothends_runtime::{
     Batch, ConsumerStream, GpuBatch, Home, Row, RuntimeError, soft_labels,
 };
 
-use crate::field::Column;
+use crate::column::Column;
 use crate::held::{Form, release};
 use crate::memory::{fill, given};
 use crate::status::{Refusal, answer, be_status, door};
@@ -223,8 +223,8 @@ impl be_batch {
 }
 
 /// The first byte of the first sample, at a multiple of 4096 (on a GPU, of 256): samples follow each
-/// other, `be_batch_sample_bytes` apart, or where `be_batch_row_offsets` says; a masked row is a black image, normalised like all others. It is
-/// valid, and never written to, until the batch is released. If `be_batch_device` says that the batch is
+/// other, `be_batch_sample_bytes` apart, or where `be_batch_row_offsets` says. A masked row is a black image,
+/// normalised like all others, or an empty file. It is valid, and never written to, until the batch is released. If `be_batch_device` says that the batch is
 /// on a GPU, it is an address there. NULL if `batch` is.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_data(batch: Option<&be_batch>) -> *const c_void {

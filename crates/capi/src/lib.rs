@@ -9,9 +9,10 @@
 //! after their release: the header says so. Other addresses (text, room for floats) go through
 //! `memory.rs`.
 //!
-//! Reading order: `status`, `memory`, `loader`, `epoch`, `batch`, `field`, `device`.
+//! Reading order: `status`, `memory`, `loader`, `epoch`, `batch`, `column`, `field`, `device`.
 
 pub mod batch;
+pub mod column;
 pub mod device;
 pub mod epoch;
 pub mod field;

@@ -39,8 +39,8 @@ pub struct be_loader {
 /// `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or "nchw"), `rank` (0), `world_size` (1),
 /// `last` ("drop", "pad", "wrap" or "even"), `on_bad` ("raise", "skip", "replace" or "zero"), `audit` (1),
 /// `memory` (MiB), `held_batches` (1), `reader`, `side_index`, `page_cache`, `cache_size` ("auto"), `cache`
-/// (a directory for records fetched from a remote store, and for shards that have to be decompressed, which may
-/// take minutes the first time), `fetch_requests`, `fetch_reorder`, `fields` (a list of names of further fields of
+/// (a directory for records fetched from a remote store, and for shards that have to be decompressed, during
+/// which the first call blocks for as long as it takes to read and write all data), `fetch_requests`, `fetch_reorder`, `fields` (a list of names of further fields of
 /// the samples, see `be_batch_field`), `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
 /// `be_batch_device`), `pin_memory` (false; true pins batches in host memory for the caller's copies).
 ///

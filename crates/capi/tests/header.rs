@@ -10,7 +10,9 @@ fn made() -> String {
     let capi = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(capi.join("cbindgen.toml")).unwrap();
     let mut builder = cbindgen::Builder::new().with_config(config);
-    for file in ["status", "memory", "loader", "epoch", "batch", "field", "device"] {
+    for file in
+        ["status", "memory", "loader", "epoch", "batch", "column", "field", "device"]
+    {
         builder = builder.with_src(capi.join("src").join(file).with_extension("rs"));
     }
     let mut bytes = Vec::new();

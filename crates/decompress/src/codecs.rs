@@ -7,6 +7,9 @@ use bothends_dataset::Codec;
 /// A block without a frame is decompressed as a whole; shards of that kind have 64 MiB unless somebody wants more.
 const MOST_BLOCK_BYTES: usize = 1 << 30;
 
+/// The base-2 logarithm of the largest window of the format that the library supports.
+const MOST_WINDOW_LOG: u32 = 31;
+
 /// What was compressed, front to back.
 ///
 /// # Errors
@@ -18,8 +21,12 @@ pub(crate) fn decompressed<'a>(
     Ok(match codec {
         Codec::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
         Codec::Zlib => Box::new(flate2::bufread::ZlibDecoder::new(file)),
-        Codec::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(file)?),
-        Codec::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(file)),
+        Codec::Zstd => {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(file)?;
+            // `zstd --long=31`: two GiB of memory, which such a file needs anywhere.
+            decoder.window_log_max(MOST_WINDOW_LOG)?;
+            Box::new(decoder)
+        }
         Codec::Snappy => Box::new(io::Cursor::new(block(file)?)),
     })
 }

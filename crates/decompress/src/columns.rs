@@ -32,21 +32,35 @@ pub(crate) fn plain(from: File, to: impl Write + Send) -> io::Result<()> {
     // The package that reads it is made for files of friends: some damage is found by an index out of bounds.
     let done = catch_unwind(AssertUnwindSafe(|| copied(from, to)));
     match done {
-        Ok(Err(ParquetError::NYI(codec))) => {
+        Ok(Err(Stop::Codec(codec))) => {
             Err(io::Error::new(io::ErrorKind::Unsupported, codec))
         }
-        Ok(done) => done.map_err(io::Error::other),
+        Ok(Err(Stop::Parquet(error))) => Err(io::Error::other(error)),
+        Ok(Ok(())) => Ok(()),
         Err(_) => Err(io::Error::other("it is damaged")),
     }
 }
 
+/// Why no plain file comes of it.
+enum Stop {
+    /// A compression that is not supported.
+    Codec(&'static str),
+    Parquet(ParquetError),
+}
+
+impl From<ParquetError> for Stop {
+    fn from(error: ParquetError) -> Self {
+        Self::Parquet(error)
+    }
+}
+
 /// That all columns have compressions that are read.
-fn check(columns: &[ColumnChunkMetaData]) -> Result<()> {
+fn check(columns: &[ColumnChunkMetaData]) -> std::result::Result<(), Stop> {
     let codecs = columns.iter().map(ColumnChunkMetaData::compression);
     for codec in codecs {
         match codec {
-            Compression::BROTLI(_) => return Err(ParquetError::NYI("brotli".to_owned())),
-            Compression::LZO => return Err(ParquetError::NYI("LZO".to_owned())),
+            Compression::BROTLI(_) => return Err(Stop::Codec("brotli")),
+            Compression::LZO => return Err(Stop::Codec("LZO")),
             Compression::UNCOMPRESSED
             | Compression::SNAPPY
             | Compression::GZIP(_)
@@ -58,7 +72,7 @@ fn check(columns: &[ColumnChunkMetaData]) -> Result<()> {
     Ok(())
 }
 
-fn copied(from: File, to: impl Write + Send) -> Result<()> {
+fn copied(from: File, to: impl Write + Send) -> std::result::Result<(), Stop> {
     let from = SerializedFileReader::new(from)?;
     let about = from.metadata().file_metadata();
     let schema = about.schema_descr().root_schema_ptr();
@@ -81,7 +95,9 @@ fn copied(from: File, to: impl Write + Send) -> Result<()> {
         for nth in 0..group.num_columns() {
             let column = group.get_column_reader(nth)?;
             let Some(mut to) = written.next_column()? else {
-                return Err(ParquetError::General("a column is missing".to_owned()));
+                return Err(
+                    ParquetError::General("a column is missing".to_owned()).into()
+                );
             };
             copy(column, &mut to)?;
             to.close()?;

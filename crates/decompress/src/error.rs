@@ -7,10 +7,29 @@ use bothends_dataset::DatasetError;
 
 /// Why a data set could not be decompressed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DecompressError {
     /// What is wrong with the data.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
+    /// Shards that are compressed, and no cache directory.
+    #[error(
+        "{source}; or set XDG_CACHE_HOME, or name a cache directory (`cache`) and do not turn the cache off \
+         (`cache_size`): the shards are then decompressed there"
+    )]
+    NoPlace {
+        /// What is compressed.
+        source: DatasetError,
+    },
+    /// Nothing tells whether the shards have changed since they were decompressed.
+    #[error(
+        "{data} is compressed, and nothing tells whether its files have changed (they have no entity tags), so what \
+         comes of them cannot be kept; copy the files to this machine, or decompress them"
+    )]
+    Unversioned {
+        /// The data as the user names them.
+        data: String,
+    },
     /// A shard that is not what it should be.
     #[error("`{path}` cannot be decompressed: {why}; fetch the file again")]
     Damaged {
@@ -32,7 +51,7 @@ pub enum DecompressError {
     },
     /// A shard that is not what it was.
     #[error(
-        "`{path}` has changed while it was being decompressed; start again once it is complete"
+        "`{path}` changed while it was being decompressed; start again once it is complete"
     )]
     Changed {
         /// The shard.
@@ -40,8 +59,9 @@ pub enum DecompressError {
     },
     /// It does not fit.
     #[error(
-        "no room to decompress the shards: {} has {} MiB left, and {} MiB are needed at least; name a cache \
-         directory with more room (`cache`, or XDG_CACHE_HOME), or decompress the shards yourself",
+        "no room to decompress the shards: {} has {} MiB left, and {} MiB are needed at least; remove data sets \
+         from it that are not in use, name a cache directory with more room (`cache`, or XDG_CACHE_HOME), or \
+         decompress the shards yourself",
         folder.display(), free_bytes >> 20, needed_bytes.div_ceil(1 << 20)
     )]
     NoRoom {
@@ -60,7 +80,7 @@ pub enum DecompressError {
     /// Another process that does not go on.
     #[error(
         "another process is decompressing these data into {}, and has written nothing for {seconds} s; \
-         end it and start again",
+         end it, or remove the folder, and start again",
         folder.display()
     )]
     Stalled {
@@ -68,6 +88,18 @@ pub enum DecompressError {
         folder: PathBuf,
         /// For how long.
         seconds: u64,
+    },
+    /// A file system on which processes cannot keep out of each other's way.
+    #[error(
+        "{} is on a file system without locks, so that several processes could decompress the shards at once; name \
+         a cache directory on a local disk (`cache`, or XDG_CACHE_HOME)",
+        folder.display()
+    )]
+    NoLocks {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
     },
     /// A folder that somebody else may write to.
     #[error(

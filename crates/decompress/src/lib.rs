@@ -131,29 +131,25 @@ pub fn find_in<T>(
         Err(error) if error.is_compressed() => error,
         found => return Ok((found?, None)),
     };
-    let place = place.ok_or(compressed)?;
+    let place = place.ok_or(DecompressError::NoPlace { source: compressed })?;
     let made = decompress(data, place, &mut |progress| watch.tell(progress))?;
     let found = find(&Folder(made.root().to_owned()), made.target())?;
     Ok((found, Some(made)))
 }
 
-/// Decompresses the data set in a folder if its first shard is compressed: what a program does that is told of samples
-/// by others, and lists none. `None` where there is nothing to do, or no data set.
+/// Decompresses a data set if its first shard is compressed: what a program does that is told of samples by others, and
+/// lists none. `None` where there is nothing to do, or no data set.
 ///
 /// # Errors
 /// As [`decompress`].
-pub fn decompress_folder(
-    folder: &Path,
+pub fn decompress_needed(
+    data: Compressed<'_>,
     place: &Place,
     watch: &Watch,
 ) -> Result<Option<Decompressed>, DecompressError> {
-    let files = Folder(folder.to_owned());
     // What cannot be read is for those to say who want it.
-    match Decompression::is_needed(&files, "") {
-        Ok(true) => {
-            let data = Compressed { storage: &files, target: "" };
-            decompress(data, place, &mut |it| watch.tell(it)).map(Some)
-        }
+    match Decompression::is_needed(data.storage, data.target) {
+        Ok(true) => decompress(data, place, &mut |it| watch.tell(it)).map(Some),
         Ok(false) | Err(_) => Ok(None),
     }
 }
@@ -184,10 +180,17 @@ impl Watch {
     pub fn lines(say: impl Fn(&str) + Send + Sync + 'static) -> Self {
         let next = Mutex::new(None);
         Self::new(move |progress| {
-            let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
-            let due = next.get_or_insert_with(|| Instant::now() + FIRST_LINE);
-            if Instant::now() >= *due {
-                *due = Instant::now() + NEXT_LINE;
+            let now = Instant::now();
+            let is_due = {
+                let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+                let due = next.get_or_insert(now + FIRST_LINE);
+                let is_due = now >= *due;
+                if is_due {
+                    *due = now + NEXT_LINE;
+                }
+                is_due
+            };
+            if is_due {
                 say(&progress.to_string());
             }
             ControlFlow::Continue(())

@@ -10,7 +10,7 @@
 //! data that nobody has opened for two weeks, make room for others as long as nobody uses them; whatever else lies
 //! in the root is not touched.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -18,8 +18,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use bothends_dataset::{Decompression, Kind, Version};
-use bothends_io::{free_bytes, is_own_folder, open_own};
+use bothends_dataset::{
+    Codec, Decompression, Kind, Step, Storage as _, Treatment, Version,
+};
+use bothends_io::{Folder, free_bytes, is_own_folder, open_own};
 use bothends_side_index::user_cache;
 use twox_hash::XxHash3_64;
 
@@ -46,7 +48,7 @@ const KEPT: Duration = Duration::from_secs(14 * 24 * 3600);
 pub(crate) const LEFT_BYTES: u64 = 512 << 20;
 
 /// How often others' progress is looked at, and how long they may make none.
-const LOOK: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Where data sets are decompressed to.
@@ -105,9 +107,18 @@ fn is_current(file: &File, folder: &Path) -> bool {
     named.is_ok_and(|named| file.metadata().map(id).is_ok_and(|open| open == named))
 }
 
-/// Whether somebody else has it; a file system without locks keeps nobody out.
-fn is_busy(tried: Result<(), TryLockError>) -> bool {
-    matches!(tried, Err(TryLockError::WouldBlock))
+/// Whether somebody else has it.
+fn is_busy(
+    tried: Result<(), TryLockError>,
+    folder: &Path,
+) -> Result<bool, DecompressError> {
+    match tried {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(source)) => {
+            Err(DecompressError::NoLocks { folder: folder.to_owned(), source })
+        }
+    }
 }
 
 /// What is to be done with an entry.
@@ -143,7 +154,7 @@ impl Entry {
             .ok()
             .and_then(|path| path.into_os_string().into_string().ok());
         let owner = hash(owner.as_deref().unwrap_or(&shown).as_bytes());
-        let subject = hash(format!("{plan:?} {versions:?}").as_bytes());
+        let subject = subject(plan, &versions);
         let folder = place.root.join(format!("{owner}-{subject}"));
         Ok(Self { folder, owner, root: place.root.clone(), shown, versions })
     }
@@ -172,7 +183,8 @@ impl Entry {
         }
         self.check_own()?;
         let file = Lock::open(&self.folder)?;
-        let is_made = !is_busy(file.try_lock_shared()) && self.bytes().is_some();
+        let is_made =
+            !is_busy(file.try_lock_shared(), &self.folder)? && self.bytes().is_some();
         Ok(is_made.then_some(Lock { file }))
     }
 
@@ -207,12 +219,12 @@ impl Entry {
         made.map_err(DecompressError::at("make", &self.folder))?;
         self.check_own()?;
         let file = Lock::open(&self.folder)?;
-        if !is_busy(file.try_lock_shared()) && self.bytes().is_some() {
+        if !is_busy(file.try_lock_shared(), &self.folder)? && self.bytes().is_some() {
             return Ok(Some(Claim::Made(Lock { file })));
         }
         // Two that share it and want to make it would wait for each other.
         let _ = file.unlock();
-        if is_busy(file.try_lock()) || !is_current(&file, &self.folder) {
+        if is_busy(file.try_lock(), &self.folder)? || !is_current(&file, &self.folder) {
             return Ok(None);
         }
         let lock = Lock { file };
@@ -223,11 +235,16 @@ impl Entry {
     }
 
     fn check_own(&self) -> Result<(), DecompressError> {
-        match is_own_folder(&self.folder) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(DecompressError::NotOwn { folder: self.folder.clone() }),
-            Err(error) => Err(DecompressError::at("open", &self.folder)(error)),
+        for folder in [&self.root, &self.folder] {
+            match is_own_folder(folder) {
+                Ok(true) => {}
+                Ok(false) => {
+                    return Err(DecompressError::NotOwn { folder: folder.clone() });
+                }
+                Err(error) => return Err(DecompressError::at("open", folder)(error)),
+            }
         }
+        Ok(())
     }
 
     /// Its bytes, if all of its files are there as they were written.
@@ -253,10 +270,11 @@ impl Entry {
     pub(crate) fn remove_damaged(&self) -> Result<(), DecompressError> {
         let about = self.folder.join(ABOUT);
         if about.exists() {
-            let failed = DecompressError::at("remove", &about);
-            fs::remove_file(&about).map_err(failed)?;
+            // In this order: without `about`, what is there would be taken for what a run that was cut short has made.
             let failed = DecompressError::at("remove", &self.folder);
             fs::remove_dir_all(self.data()).map_err(failed)?;
+            let failed = DecompressError::at("remove", &about);
+            fs::remove_file(&about).map_err(failed)?;
         }
         Ok(())
     }
@@ -293,9 +311,22 @@ impl Entry {
         Ok(Decompressed { root: self.data(), target, bytes, _lock: lock })
     }
 
+    /// Why no more can be written.
+    pub(crate) fn not_written(&self, error: io::Error) -> DecompressError {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        if !full.contains(&error.kind()) {
+            return DecompressError::at("write in", &self.data())(error);
+        }
+        // Of a quota, nothing else tells.
+        DecompressError::NoRoom {
+            folder: self.root.clone(),
+            free_bytes: 0,
+            needed_bytes: LEFT_BYTES,
+        }
+    }
+
     /// That there is room for so many bytes.
     pub(crate) fn check_room(&self, needed_bytes: u64) -> Result<(), DecompressError> {
-        let folder = || self.root.clone();
         // Where the system does not tell, writing does.
         let free = |folder: &Path| free_bytes(folder).unwrap_or(u64::MAX);
         if free(&self.root).saturating_sub(LEFT_BYTES) < needed_bytes {
@@ -305,7 +336,7 @@ impl Entry {
         match free_bytes.saturating_sub(LEFT_BYTES) >= needed_bytes {
             true => Ok(()),
             false => Err(DecompressError::NoRoom {
-                folder: folder(),
+                folder: self.root.clone(),
                 free_bytes,
                 needed_bytes: needed_bytes.saturating_add(LEFT_BYTES),
             }),
@@ -333,13 +364,16 @@ impl Entry {
 
 /// Removes an entry that nobody uses.
 fn remove(folder: &Path) {
-    // Only what has a lock is one of ours, and only who has it may remove it.
+    // Only what has a lock is one of ours, and only who has it may remove it. A link leads elsewhere.
+    if !is_own_folder(folder).unwrap_or(false) {
+        return;
+    }
     let lock = OpenOptions::new().read(true).write(true).open(folder.join(LOCK));
     let Ok(lock) = lock else { return };
     if lock.try_lock().is_err() {
         return;
     }
-    // Without this, it would be believed half removed.
+    // Files that are left, if any, are whole ones.
     if fs::remove_file(folder.join(ABOUT)).is_ok() || !folder.join(ABOUT).exists() {
         let _ = fs::remove_dir_all(folder.join(DATA));
         let _ = fs::remove_file(folder.join(LOCK));
@@ -361,43 +395,79 @@ fn hash(bytes: &[u8]) -> String {
     format!("{:016x}", XxHash3_64::oneshot(bytes))
 }
 
+/// A name for what comes of these files: field by field, so that a name in the code may change.
+fn subject(plan: &Decompression, versions: &[Version]) -> String {
+    let mut text = String::new();
+    for (Step { from, to, treatment }, version) in plan.steps.iter().zip(versions) {
+        let treatment = match treatment {
+            Treatment::Copied => "copied",
+            Treatment::Plain => "plain",
+            Treatment::Decompressed(Codec::Gzip) => "gzip",
+            Treatment::Decompressed(Codec::Zlib) => "zlib",
+            Treatment::Decompressed(Codec::Zstd) => "zstd",
+            Treatment::Decompressed(Codec::Snappy) => "snappy",
+        };
+        let Version { name: _, len, changed_ns, tag } = version;
+        let changed = changed_ns.unwrap_or_default();
+        // Nothing in between is in a path.
+        text.push_str(&format!("{from}\0{to}\0{treatment}\0{len}\0{changed}\0{tag}\0"));
+    }
+    hash(text.as_bytes())
+}
+
 /// The files of the plan as they are now.
 pub(crate) fn versions(
     data: Compressed<'_>,
     plan: &Decompression,
 ) -> Result<Vec<Version>, DecompressError> {
     let Compressed { storage, target } = data;
-    let failed = |path: &str| {
-        let path = PathBuf::from(storage.shown(path));
-        move |source| DecompressError::Failed { doing: "open", path, source }
-    };
-    let listed = storage.versions(target).map_err(failed(target))?.unwrap_or_default();
     let is_file = matches!(storage.kind(target), Ok(Kind::File { .. }));
-    // Of one file, it is the only one, whatever it is called.
-    let name = |version: &Version| match is_file {
-        true => target.to_owned(),
-        false if target.is_empty() => version.name.clone(),
-        false => format!("{target}/{}", version.name),
+    let places: BTreeSet<&str> = match is_file {
+        true => BTreeSet::from([target]),
+        false => plan.steps.iter().map(|step| parent(&step.from)).collect(),
     };
-    let listed: HashMap<_, _> = listed.iter().map(|it| (name(it), it)).collect();
-    plan.steps
-        .iter()
-        .map(|step| {
-            if let Some(&known) = listed.get(&step.from) {
-                return Ok(Version { name: step.from.clone(), ..known.clone() });
-            }
-            // A store that knows nothing else of a file knows its length.
-            match storage.kind(&step.from).map_err(failed(&step.from))? {
-                Kind::File { len } => {
-                    let (name, tag) = (step.from.clone(), String::new());
-                    Ok(Version { name, len, changed_ns: None, tag })
-                }
-                Kind::Folder => {
-                    Err(failed(&step.from)(io::ErrorKind::IsADirectory.into()))
-                }
-            }
-        })
-        .collect()
+    let mut known = HashMap::new();
+    for place in places {
+        for version in versions_at(data, place)? {
+            // Of one file, it is the only one, whatever it is called.
+            let path = match (is_file, place) {
+                (true, _) => target.to_owned(),
+                (false, "") => version.name.clone(),
+                (false, folder) => format!("{folder}/{}", version.name),
+            };
+            known.insert(path, version);
+        }
+    }
+    let versions = plan.steps.iter().map(|step| {
+        let version = known.get(&step.from).cloned();
+        let path = PathBuf::from(storage.shown(&step.from));
+        let missing = DecompressError::at("open", &path);
+        version
+            .map(|version| Version { name: step.from.clone(), ..version })
+            .ok_or_else(|| missing(io::ErrorKind::NotFound.into()))
+    });
+    versions.collect()
+}
+
+/// The folder of a file; `""` at the root.
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// The versions of the files in a folder, or of one file.
+fn versions_at(
+    Compressed { storage, target }: Compressed<'_>,
+    place: &str,
+) -> Result<Vec<Version>, DecompressError> {
+    let shown = PathBuf::from(storage.shown(place));
+    let failed = DecompressError::at("list", &shown);
+    if let Some(versions) = storage.versions(place).map_err(&failed)? {
+        return Ok(versions);
+    }
+    // Files of this machine that are taken for objects have no tags, and times that are finer.
+    let local = storage.local(place).map(|path| Folder(path).versions(""));
+    let local = local.transpose().map_err(&failed)?.flatten();
+    local.ok_or_else(|| DecompressError::Unversioned { data: storage.shown(target) })
 }
 
 /// Bytes of the files below a folder.

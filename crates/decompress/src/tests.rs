@@ -26,12 +26,6 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     to.finish().unwrap()
 }
 
-fn lz4(bytes: &[u8]) -> Vec<u8> {
-    let mut to = lz4_flex::frame::FrameEncoder::new(Vec::new());
-    to.write_all(bytes).unwrap();
-    to.finish().unwrap()
-}
-
 fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 1).unwrap()
 }
@@ -91,14 +85,13 @@ fn shards_come_out_as_they_went_in_by_every_codec() {
         ("a.tar.gz", &gzip(&bytes)),
         ("b.tgz", &members),
         ("c.tar.zst", &frames),
-        ("d.tar.lz4", &lz4(&bytes)),
     ]);
     let made = case.decompressed("").unwrap();
-    assert_eq!(names(made.root()), ["a.tar", "b.tar", "c.tar", "d.tar"]);
+    assert_eq!(names(made.root()), ["a.tar", "b.tar", "c.tar"]);
     for name in names(made.root()) {
         assert!(fs::read(made.root().join(&name)).unwrap() == bytes, "{name}");
     }
-    assert_eq!((made.bytes(), made.target()), (4 * bytes.len() as u64, ""));
+    assert_eq!((made.bytes(), made.target()), (3 * bytes.len() as u64, ""));
     let one = case.decompressed("c.tar.zst").unwrap();
     assert_eq!((names(one.root()), one.target()), (vec!["c.tar".to_owned()], "c.tar"));
     assert_eq!(one.path(), one.root().join("c.tar"));
@@ -163,7 +156,6 @@ fn what_is_damaged_is_named_and_leaves_nothing_to_believe() {
         ("a.tar.gz", b"x"),
         ("a.tar.zst", &zstd[..zstd.len() - 1]),
         ("a.tar.zst", b"not zstd"),
-        ("a.tar.lz4", b"not lz4 at all"),
     ] {
         let case = Case::new(&[(name, bytes), ("b.tar.gz", &good)]);
         let error = case.decompressed("").unwrap_err().to_string();
@@ -253,6 +245,9 @@ fn a_folder_that_others_may_write_to_is_refused() {
     assert!(matches!(error, DecompressError::NotOwn { .. }), "{error}");
 }
 
+/// Of a storage whose files have no versions.
+const NO_VERSIONS: u32 = 77;
+
 /// Files that change while they are read.
 #[derive(Debug)]
 struct Changing {
@@ -277,6 +272,9 @@ impl Storage for Changing {
         self.files.read(path, offset, dst)
     }
     fn versions(&self, path: &str) -> io::Result<Option<Vec<Version>>> {
+        if self.n_reads.load(Ordering::Relaxed) == NO_VERSIONS {
+            return Ok(None);
+        }
         let nth = self.n_asked.fetch_add(1, Ordering::Relaxed);
         let versions = self.files.versions(path)?;
         Ok(versions.map(|mut versions| {
@@ -292,7 +290,7 @@ impl Storage for Changing {
 #[test]
 fn files_that_change_and_a_store_that_fails_are_told_apart() {
     let case = Case::new(&[("a.tar.gz", &gzip(&archive()))]);
-    let errors = [u32::MAX, 0].map(|n_reads| {
+    let errors = [u32::MAX, 0, NO_VERSIONS].map(|n_reads| {
         let (n_asked, n_reads) = (AtomicU32::new(0), AtomicU32::new(n_reads));
         let storage = Changing { files: case.data(), n_asked, n_reads };
         let data = Compressed { storage: &storage, target: "" };
@@ -300,11 +298,16 @@ fn files_that_change_and_a_store_that_fails_are_told_apart() {
             .unwrap_err()
             .to_string()
     });
-    assert!(errors[0].contains("a.tar.gz` has changed while"), "{}", errors[0]);
+    assert!(errors[0].contains("a.tar.gz` changed while"), "{}", errors[0]);
     assert!(
         errors[1].starts_with("cannot read ") && errors[1].ends_with("no answer"),
         "{}",
         errors[1]
+    );
+    assert!(
+        errors[2].contains("nothing tells whether its files have changed"),
+        "{}",
+        errors[2]
     );
 }
 
@@ -334,4 +337,22 @@ fn where_it_does_not_fit_the_error_says_how_much_is_missing() {
     let line = entry.check_room(1 << 60).unwrap_err().to_string();
     let needed = (1_u64 << 40) + 512;
     assert!(line.contains(&format!("and {needed} MiB are needed at least")), "{line}");
+}
+
+/// Joined MDS data sets have their shards in folders.
+#[test]
+fn a_shard_in_a_folder_that_was_replaced_by_one_of_the_same_length_is_noticed() {
+    let index = r#"{"version": 2, "shards": [{"format": "mds", "column_names": ["image"],
+        "column_encodings": ["jpeg"], "column_sizes": [null], "samples": 1,
+        "raw_data": {"basename": "a/0.mds"}, "zip_data": {"basename": "a/0.mds.gz"}}]}"#;
+    let case = Case::new(&[("index.json", index.as_bytes()), ("b.mds", b"")]);
+    fs::create_dir(case.data().0.join("a")).unwrap();
+    let (one, other) = (gzip(b"one"), gzip(b"two"));
+    assert_eq!(one.len(), other.len());
+    case.put("a/0.mds.gz", &one);
+    let first = case.decompressed("").unwrap();
+    assert_eq!(fs::read(first.root().join("a/0.mds")).unwrap(), b"one");
+    case.put("a/0.mds.gz", &other);
+    let second = case.decompressed("").unwrap();
+    assert_eq!(fs::read(second.root().join("a/0.mds")).unwrap(), b"two");
 }

@@ -49,6 +49,8 @@ struct Shared {
     n_done: AtomicUsize,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
+    /// Bytes written by all since the room was looked at.
+    unlooked_bytes: AtomicU64,
     /// One of them has failed, or nobody wants it any more.
     is_stopped: AtomicBool,
     /// Length and path of each file that is complete.
@@ -62,8 +64,10 @@ impl Job<'_> {
         self.entry.remove_damaged()?;
         fs::create_dir_all(&folder).map_err(DecompressError::at("make", &folder))?;
         remove_parts(&folder);
+        let steps = self.plan.steps.iter().zip(&self.entry.versions);
+        let missing = steps.filter(|(step, _)| !folder.join(&step.to).is_file());
         // What is decompressed is hardly ever shorter.
-        let total_bytes = self.entry.versions.iter().map(|version| version.len).sum();
+        let total_bytes = missing.map(|(_, version)| version.len).sum();
         self.entry.check_room(total_bytes)?;
         let shared = Shared::default();
         let n_threads = thread::available_parallelism().map_or(1, NonZero::get);
@@ -73,13 +77,21 @@ impl Job<'_> {
             for _ in 0..n_threads {
                 let (tell, shared) = (tell.clone(), &shared);
                 let work = move || {
-                    // Whoever watches stays until the last one has told.
-                    let _ = tell.send(self.work(shared));
+                    let done = self.work(shared);
+                    let has_failed = done.is_err();
+                    // Whoever watches stays until the last one has told. Before the flag: the first error is the cause.
+                    let _ = tell.send(done);
+                    if has_failed {
+                        shared.is_stopped.store(true, Ordering::Relaxed);
+                    }
                 };
-                thread::Builder::new()
-                    .name("decompress".to_owned())
-                    .spawn_scoped(scope, work)
-                    .map_err(DecompressError::at("start a thread for", &folder))?;
+                let thread = thread::Builder::new().name("decompress".to_owned());
+                if let Err(error) = thread.spawn_scoped(scope, work) {
+                    shared.is_stopped.store(true, Ordering::Relaxed);
+                    return Err(DecompressError::at("start a thread for", &folder)(
+                        error,
+                    ));
+                }
             }
             drop(tell);
             let mut result = Ok(());
@@ -123,9 +135,7 @@ impl Job<'_> {
             let nth = shared.next.fetch_add(1, relaxed);
             let Some(step) = self.plan.steps.get(nth) else { return Ok(()) };
             let len = self.entry.versions[nth].len;
-            let made = self.make((step, len), shared).inspect_err(|_| {
-                shared.is_stopped.store(true, relaxed);
-            })?;
+            let made = self.make((nth, step, len), shared)?;
             let mut files = shared.files.lock().unwrap_or_else(PoisonError::into_inner);
             files.push((made, step.to.clone()));
             shared.n_done.fetch_add(1, relaxed);
@@ -136,7 +146,7 @@ impl Job<'_> {
     /// Makes a file, unless it is there: how many bytes it has.
     fn make(
         &self,
-        (step, len): (&Step, u64),
+        (nth, step, len): (usize, &Step, u64),
         shared: &Shared,
     ) -> Result<u64, DecompressError> {
         let path = self.entry.data().join(&step.to);
@@ -148,11 +158,10 @@ impl Job<'_> {
         let folder = path.parent().unwrap_or(&path);
         let failed = DecompressError::at("make", folder);
         fs::create_dir_all(folder).map_err(failed)?;
-        let name = step.to.replace('/', "-");
-        let part = self.entry.data().join(format!("{PART}{name}"));
+        let part = self.entry.data().join(format!("{PART}{nth}"));
         let file =
             File::create_new(&part).map_err(DecompressError::at("write", &part))?;
-        let made = self.write((step, len), &file, shared);
+        let made = self.write((nth, step, len), &file, shared);
         let done = made.and_then(|()| {
             let failed = DecompressError::at("write", &path);
             // After a failure of power, it is complete or not there.
@@ -169,7 +178,7 @@ impl Job<'_> {
 
     fn write(
         &self,
-        (step, len): (&Step, u64),
+        (nth, step, len): (usize, &Step, u64),
         file: &File,
         shared: &Shared,
     ) -> Result<(), DecompressError> {
@@ -178,14 +187,14 @@ impl Job<'_> {
         let source =
             Source { storage, path: &step.from, at: 0, len, has_failed: &has_failed };
         let source = Counting { source, shared };
-        let mut sink = Sink { file, job: self, shared, n_unlooked: 0, refused: None };
+        let mut sink = Sink { file, job: self, shared, refused: None };
         let written = match step.treatment {
             Treatment::Copied => copy(source, &mut sink),
             Treatment::Decompressed(codec) => {
                 let source = BufReader::with_capacity(READ_BYTES, source);
                 decompressed(codec, source).and_then(|source| copy(source, &mut sink))
             }
-            Treatment::Plain => self.plain((step, source), &mut sink),
+            Treatment::Plain => self.plain((nth, step), source, &mut sink),
         };
         let path = || storage.shown(&step.from);
         match (sink.refused, written) {
@@ -207,36 +216,37 @@ impl Job<'_> {
     /// A Parquet file is read back to front: one of another machine is copied first.
     fn plain(
         &self,
-        (step, source): (&Step, Counting<'_>),
+        (nth, step): (usize, &Step),
+        source: Counting<'_>,
         sink: &mut Sink<'_>,
     ) -> io::Result<()> {
-        let Some(path) = source.source.storage.local(&step.from) else {
-            let fetched = self.fetched(step, source, sink)?;
-            return columns::plain(fetched, sink);
-        };
-        let opened = open_regular(&path).map_err(DecompressError::at("open", &path));
-        columns::plain(sink.kept(opened)?, sink)?;
-        let (shared, len) = (source.shared, source.source.len);
-        // For people.
-        shared.read_bytes.fetch_add(len, Ordering::Relaxed);
-        Ok(())
+        if let Some(path) = source.source.storage.local(&step.from) {
+            let opened = open_regular(&path).map_err(DecompressError::at("open", &path));
+            columns::plain(sink.kept(opened)?, sink)?;
+            // For people.
+            source.shared.read_bytes.fetch_add(source.source.len, Ordering::Relaxed);
+            return Ok(());
+        }
+        // With a name, so that others see that it grows.
+        let path = self.entry.data().join(format!("{PART}{nth}-fetched"));
+        let fetched = self.fetched(&path, source, sink);
+        let done = fetched.and_then(|fetched| columns::plain(fetched, sink));
+        // What is left of it is removed by the next one.
+        let _ = fs::remove_file(&path);
+        done
     }
 
-    /// A copy without a name, which is gone with this process.
     fn fetched(
         &self,
-        step: &Step,
+        path: &Path,
         source: impl Read,
         sink: &mut Sink<'_>,
     ) -> io::Result<File> {
-        let name = step.to.replace('/', "-");
-        let path = self.entry.data().join(format!("{PART}fetched-{name}"));
         let mut options = File::options();
-        let opened = options.read(true).write(true).create_new(true).open(&path);
-        let opened = opened.and_then(|file| fs::remove_file(&path).map(|()| file));
+        let opened = options.read(true).write(true).create_new(true).open(path);
         let mut fetched =
-            sink.kept(opened.map_err(DecompressError::at("write", &path)))?;
-        let mut first = Sink { file: &fetched, n_unlooked: 0, refused: None, ..*sink };
+            sink.kept(opened.map_err(DecompressError::at("write", path)))?;
+        let mut first = Sink { file: &fetched, refused: None, ..*sink };
         let copied = copy(source, &mut first);
         if let Some(refused) = first.refused {
             return sink.kept(Err(refused));
@@ -309,8 +319,6 @@ struct Sink<'a> {
     file: &'a File,
     job: &'a Job<'a>,
     shared: &'a Shared,
-    /// Bytes written since the room was looked at.
-    n_unlooked: u64,
     /// Why no more is written.
     refused: Option<DecompressError>,
 }
@@ -326,19 +334,19 @@ impl Sink<'_> {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<usize, DecompressError> {
+        // Counters, and a flag that is looked at again and again.
+        let (shared, relaxed) = (self.shared, Ordering::Relaxed);
         // A file may take minutes.
-        if self.shared.is_stopped.load(Ordering::Relaxed) {
+        if shared.is_stopped.load(relaxed) {
             return Err(DecompressError::Cancelled);
         }
-        let folder = self.job.entry.data();
-        let n =
-            self.file.write(bytes).map_err(DecompressError::at("write in", &folder))?;
-        // For people.
-        self.shared.written_bytes.fetch_add(n as u64, Ordering::Relaxed);
-        self.n_unlooked += n as u64;
-        if self.n_unlooked >= LOOK_BYTES {
-            self.n_unlooked = 0;
-            self.job.entry.check_room(0)?;
+        let entry = self.job.entry;
+        let n = self.file.write(bytes).map_err(|error| entry.not_written(error))?;
+        shared.written_bytes.fetch_add(n as u64, relaxed);
+        let unlooked = shared.unlooked_bytes.fetch_add(n as u64, relaxed) + n as u64;
+        if unlooked >= LOOK_BYTES {
+            shared.unlooked_bytes.store(0, relaxed);
+            entry.check_room(0)?;
         }
         Ok(n)
     }

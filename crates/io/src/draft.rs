@@ -139,10 +139,13 @@ pub fn write_beside<T>(
 /// A new file at `path`. What a writer that was killed left there goes; what is behind a link that
 /// somebody put there is not touched.
 fn create_anew(path: &Path) -> io::Result<File> {
-    match File::create_new(path) {
+    let mut options = OpenOptions::new();
+    // Whatever the umask: what others may write is not believed later.
+    options.write(true).create_new(true).mode(0o644);
+    match options.open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             std::fs::remove_file(path)?;
-            File::create_new(path)
+            options.open(path)
         }
         created => created,
     }

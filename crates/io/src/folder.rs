@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use bothends_dataset::{Entry, Kind, Storage, Version};
 
-use crate::files::regular::open_regular;
+use crate::files::regular::{keeps_its_number, open_regular};
 use crate::list::list;
 
 /// The files below a folder.
@@ -53,8 +53,12 @@ impl Storage for Folder {
     fn versions(&self, path: &str) -> io::Result<Option<Vec<Version>>> {
         let path = self.0.join(path);
         let found = fs::metadata(&path)?;
+        let folder = if found.is_dir() { &path } else { &self.0 };
+        let keeps_numbers = fs::File::open(folder).is_ok_and(|it| keeps_its_number(&it));
+        let number = |found: &fs::Metadata| if keeps_numbers { found.ino() } else { 0 };
         if !found.is_dir() {
-            return Ok(path.file_name().map(|name| vec![version(name, &found)]));
+            let version = |name| version(name, &found, number(&found));
+            return Ok(path.file_name().map(|name| vec![version(name)]));
         }
         let mut versions = Vec::new();
         for entry in fs::read_dir(&path)? {
@@ -62,7 +66,7 @@ impl Storage for Folder {
             // A dangling link is noticed when it is read.
             let found = fs::metadata(entry.path());
             if let Some(found) = found.ok().filter(fs::Metadata::is_file) {
-                versions.push(version(&entry.file_name(), &found));
+                versions.push(version(&entry.file_name(), &found, number(&found)));
             }
         }
         Ok(Some(versions))
@@ -77,19 +81,15 @@ impl Storage for Folder {
     }
 }
 
-/// The time of the inode's last change is in it: programs set that of the file's as they like.
-fn version(name: &OsStr, found: &fs::Metadata) -> Version {
+/// The time of the inode's last change is in it: programs set that of the file's as they like. The number of the
+/// inode is, where files keep theirs; that of the file system is not, since many get another one with each mount.
+fn version(name: &OsStr, found: &fs::Metadata, number: u64) -> Version {
     let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
     Version {
         name: name.to_string_lossy().into_owned(),
         len: found.len(),
         changed_ns: Some(ns(found.ctime(), found.ctime_nsec())),
-        tag: format!(
-            "{:x}-{:x}-{:x}",
-            ns(found.mtime(), found.mtime_nsec()),
-            found.dev(),
-            found.ino()
-        ),
+        tag: format!("{:x}-{number:x}", ns(found.mtime(), found.mtime_nsec())),
     }
 }
 

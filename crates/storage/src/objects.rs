@@ -7,6 +7,7 @@ pub(crate) mod upload;
 use std::fmt::Debug;
 use std::future::Future;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,6 +114,12 @@ pub trait Objects: Send + Sync + Debug {
         &'a self,
         object: &'a str,
     ) -> BoxFuture<'a, Result<Identity, StorageError>>;
+
+    /// Where the object is in a file system of this machine, if it is a file there.
+    fn local(&self, object: &str) -> Option<PathBuf> {
+        let _ = object;
+        None
+    }
 
     /// The object as the user would write it, without credentials; for messages.
     fn shown(&self, object: &str) -> String;

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -386,6 +387,10 @@ impl Storage for View {
 
     fn read(&self, path: &str, offset: u64, dst: &mut [u8]) -> io::Result<()> {
         self.read_at(path, offset, dst).map_err(system)
+    }
+
+    fn local(&self, path: &str) -> Option<PathBuf> {
+        self.objects.local(path)
     }
 
     fn versions(&self, path: &str) -> io::Result<Option<Vec<Version>>> {

@@ -1,9 +1,14 @@
 //! Data roots whose shards are compressed: hosts name the files that come of these, so they are made here as well.
 
+use std::fs;
 use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
+use bothends_csd::{Beneath, Links};
+use bothends_dataset::{Entry, Kind, Storage, Version};
 use bothends_decompress::{
-    DecompressError, Decompressed, Place, Watch, decompress_folder,
+    Compressed, DecompressError, Decompressed, Place, Watch, decompress_needed,
 };
 
 use super::{DataRoot, StoreError};
@@ -18,16 +23,15 @@ pub struct ReadyRoots {
 }
 
 impl ReadyRoots {
-    /// Decompresses the data sets in those of these roots that are folders into `place` where their first shards are compressed; without a
-    /// place, roots stay as they are. Blocks on storage and file system, in the first case for as long as it takes
-    /// to read and write all of the data.
+    /// Decompresses each root that is a folder whose first shard is compressed into `place`. Without a place, all
+    /// roots stay as they are. Blocks on the file system, for as long as it takes to read and write all of the data.
     ///
     /// # Errors
     /// A data set that cannot be decompressed.
     pub fn of(
         roots: &[DataRoot],
-        place: Option<&Place>,
-        watch: &Watch,
+        links: Links,
+        (place, watch): (Option<&Place>, &Watch),
     ) -> Result<Self, StoreError> {
         let (roots, mut made) = (roots.to_vec(), Vec::new());
         let Some(place) = place else { return Ok(Self { roots, made }) };
@@ -36,10 +40,11 @@ impl ReadyRoots {
                 path: root.path.clone(),
                 source: io::Error::other(error.to_string()),
             };
-            // A remote store may have millions of objects, of which a host has the list.
-            let is_folder = root.path.is_dir();
-            let ready = is_folder.then(|| decompress_folder(&root.path, place, watch));
-            match ready.transpose().map_err(wrong)?.flatten() {
+            // What is no folder is for whoever opens it to say; of a remote store, a host has the list.
+            let Ok(beneath) = Beneath::new(&root.path, links) else { return Ok(root) };
+            let files = Files(beneath);
+            let data = Compressed { storage: &files, target: "" };
+            match decompress_needed(data, place, watch).map_err(wrong)? {
                 None => Ok(root),
                 Some(ready) => {
                     let path = ready.root().to_owned();
@@ -61,5 +66,90 @@ impl ReadyRoots {
                 made.bytes() >> 20
             )
         })
+    }
+}
+
+/// The files below a data root: links are followed, or not, as when it is served.
+#[derive(Debug)]
+struct Files(Beneath);
+
+impl Files {
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+}
+
+impl Storage for Files {
+    fn kind(&self, path: &str) -> io::Result<Kind> {
+        let found = match path {
+            "" => fs::metadata(self.0.path())?,
+            path => self.0.metadata(path)?,
+        };
+        Ok(if found.is_dir() { Kind::Folder } else { Kind::File { len: found.len() } })
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(self.path(path))? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let what = entry.file_type()?;
+            let kind = if what.is_dir() {
+                Some(Kind::Folder)
+            } else if what.is_file() {
+                Some(Kind::File { len: entry.metadata()?.len() })
+            } else {
+                // A link that may not be followed is not served, either.
+                Path::new(path).join(&name).to_str().and_then(|it| self.kind(it).ok())
+            };
+            entries.extend(kind.map(|kind| Entry { name, kind }));
+        }
+        Ok(entries)
+    }
+
+    fn read(&self, path: &str, offset: u64, dst: &mut [u8]) -> io::Result<()> {
+        self.0.open(path)?.read_exact_at(dst, offset)
+    }
+
+    fn versions(&self, path: &str) -> io::Result<Option<Vec<Version>>> {
+        let mut versions = Vec::new();
+        for Entry { name, kind } in self.list(path)? {
+            let Kind::File { len } = kind else { continue };
+            let full = Path::new(path).join(&name);
+            let found = self.0.metadata(full.to_str().unwrap_or_default())?;
+            let ns = |s: i64, ns: i64| i128::from(s) * 1_000_000_000 + i128::from(ns);
+            let tag = format!("{:x}", ns(found.mtime(), found.mtime_nsec()));
+            let changed_ns = Some(ns(found.ctime(), found.ctime_nsec()));
+            versions.push(Version { name, len, changed_ns, tag });
+        }
+        Ok(Some(versions))
+    }
+
+    fn shown(&self, path: &str) -> String {
+        self.path(path).display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_dataset::conformance::{MemoryStorage, same_storage};
+
+    use super::*;
+
+    #[test]
+    fn a_data_root_is_a_storage_and_links_out_of_it_are_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir_all(root.join("b")).unwrap();
+        fs::write(root.join("a"), "0123").unwrap();
+        fs::write(root.join("b/c"), "4").unwrap();
+        let twin = MemoryStorage::new().with("a", b"0123").with("b/c", b"4");
+        let files = || Files(Beneath::new(&root, Links::Refused).unwrap());
+        same_storage(&files(), &twin);
+        fs::write(dir.path().join("secret.tar.gz"), "").unwrap();
+        let link = root.join("x.tar.gz");
+        std::os::unix::fs::symlink(dir.path().join("secret.tar.gz"), link).unwrap();
+        assert_eq!(files().list("").unwrap().len(), 2);
+        assert!(files().kind("x.tar.gz").is_err());
     }
 }

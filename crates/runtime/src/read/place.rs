@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bothends_dataset::{Ask, Found, Storage, find_fields};
 use bothends_decompress::{Compressed, DecompressError, Decompressed, Watch, find_in};
-use bothends_io::Folder;
+use bothends_io::{Folder, Medium, medium};
 use bothends_side_index::Cache;
 
 use crate::config::cache::CacheSize;
@@ -74,8 +74,14 @@ impl Looking {
 
 /// One line for the user: the run reads other files than those that were named.
 pub(crate) fn decompressed_note(made: &Decompressed) -> String {
+    let slow = match medium(made.root()) {
+        Ok(Medium::Network) => {
+            "; that is on the network: `cache` names a directory on a local disk"
+        }
+        Ok(_) | Err(_) => "",
+    };
     format!(
-        "the shards are compressed; the run reads them decompressed: {}, {} MiB",
+        "the shards are compressed; the run reads them decompressed: {}, {} MiB{slow}",
         made.root().display(),
         made.bytes() >> 20
     )

@@ -140,6 +140,10 @@ impl Objects for Folder {
         identified.boxed()
     }
 
+    fn local(&self, object: &str) -> Option<PathBuf> {
+        Some(self.0.join(object))
+    }
+
     fn shown(&self, object: &str) -> String {
         self.0.join(object).display().to_string()
     }

@@ -12,8 +12,6 @@ pub enum Codec {
     Zlib,
     /// RFC 8878, one frame or several.
     Zstd,
-    /// Frames of LZ4, not blocks alone.
-    Lz4,
     /// One block without a frame, as MDS has it.
     Snappy,
 }
@@ -57,7 +55,6 @@ impl Codec {
         match extension.to_ascii_lowercase().as_str() {
             "gz" | "tgz" => Some(Self::Gzip),
             "zst" | "zstd" => Some(Self::Zstd),
-            "lz4" => Some(Self::Lz4),
             "snappy" => Some(Self::Snappy),
             _ => None,
         }

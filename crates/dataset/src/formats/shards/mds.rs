@@ -4,8 +4,8 @@
 //! sample is the sizes of its columns that vary, then the columns, in the order that the description
 //! gives. Numbers are little-endian (`streaming/base/format/mds`, streaming 0.13). The image is the column
 //! with the encoding `jpeg` or `png` (or `bytes`, where its name says so); the class is a column of whole
-//! numbers called `label`, `class`, `cls` or `target`. Every column is a field that can be asked for. Compressed shards have to be
-//! decompressed first.
+//! numbers called `label`, `class`, `cls` or `target`. Every column is a field that can be asked for. Compressed
+//! shards have to be decompressed first.
 
 use std::collections::HashSet;
 

@@ -3,7 +3,8 @@
 //! `0017.jpg` is the image, and `0017.cls` (a number as text) or the key `label` or `cls` of `0017.json` the
 //! class. Members of a sample follow one another, as in WebDataset; every member (`0017.txt`) is a field that can
 //! be asked for. Headers are those of POSIX.1-1988 (ustar), with GNU's long names and sizes and the extended
-//! headers of POSIX.1-2001 (pax). Sparse files and compressed archives are refused by name.
+//! headers of POSIX.1-2001 (pax). Sparse files are refused by name; compressed archives have
+//! to be decompressed first.
 
 use std::collections::BTreeMap;
 

@@ -114,13 +114,20 @@ pub(crate) fn decompressed(
     let refused =
         |why: String| DatasetError::Shard { path: storage.shown(&at), offset: 0, why };
     let mut index: serde_json::Value = index(storage, folder, &at)?;
-    let codec = index["config"]["compression"].take();
-    let Some("zstd") =
-        codec.as_str().map(|codec| codec.split(':').next().unwrap_or(codec))
-    else {
-        let why = format!("the chunks are compressed ({codec}); only zstd is supported");
+    let of_config = |key: &str| index.pointer(&format!("/config/{key}"));
+    let text = |key| of_config(key).and_then(serde_json::Value::as_str).unwrap_or("none");
+    let (codec, level) = (text("compression"), text("compression_level"));
+    let is_zstd = codec.split(':').next() == Some("zstd");
+    if !is_zstd || !["none", "chunk"].contains(&level) {
+        let why = format!(
+            "the chunks are compressed ({codec}, compression_level {level}); only zstd with the level \"chunk\" is \
+             supported: write them again so, or without `compression`"
+        );
         return Err(refused(why));
-    };
+    }
+    if let Some(codec) = index.pointer_mut("/config/compression") {
+        codec.take();
+    }
     let chunks = index["chunks"].as_array().map(Vec::as_slice).unwrap_or_default();
     let names = chunks.iter().filter_map(|chunk| chunk["filename"].as_str());
     let steps = listed("", names).map_err(refused)?.into_iter().map(|to| Step {

@@ -4,7 +4,8 @@
 //! one after the other, each after its length, so that the walk over a page's lengths gives the place of
 //! each image (`parquet-format`, "Data Pages", "Plain"). Only the column of classes and fields that are asked for
 //! are decoded: `cells.rs` has the encodings and the one compression that writers choose for them. Images that are
-//! compressed or coded by a dictionary have to be written plain first ([`Decompression`](crate::Decompression)). `footer.rs` comes first, then `pages.rs`.
+//! compressed or coded by a dictionary have to be written plain first ([`Decompression`](crate::Decompression)).
+//! `footer.rs` comes first, then `pages.rs`.
 
 mod cells;
 mod footer;

@@ -149,7 +149,7 @@ impl Cells {
              dictionary encoding for this column",
             self.what, page.encoding
         );
-        page.broken(file, why)
+        file.compressed(page.range.start, why)
     }
 
     /// The bytes of a page from `at` on as they were before compression.
