@@ -274,3 +274,19 @@ fn with_any_umask_it_is_decompressed_once() -> Result<()> {
     assert_eq!(made()?, made()?);
     Ok(())
 }
+
+/// One shard of several, as a path and as a URL.
+#[test]
+fn a_single_compressed_shard_is_a_data_set() -> Result<()> {
+    let cache = TempDir::new()?;
+    let expected = setup("tar", cache.path())?;
+    let path = expected.data.join("shard-000000.tar");
+    let expected = Setup { data: path, ..expected }.run()?;
+    let shard = shards("compressed-tar")?.join("shard-000000.tar.gz");
+    for data in [shard.clone(), format!("file://{}", shard.display()).into()] {
+        let epoch = Setup { data, ..setup("compressed-tar", cache.path())? }.run()?;
+        assert_eq!(epoch.stream_digest, expected.stream_digest);
+        assert_whole(&epoch, 4)?;
+    }
+    Ok(())
+}

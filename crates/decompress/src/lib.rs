@@ -120,7 +120,7 @@ pub fn decompress(
 /// into `place` and finds it there. Blocks as [`decompress`] does.
 ///
 /// # Errors
-/// As [`decompress`]; those of `find`, which are also what is said without a place.
+/// As [`decompress`]; those of `find`; [`DecompressError::NoPlace`] without a place.
 pub fn find_in<T>(
     data: Compressed<'_>,
     place: Option<&Place>,

@@ -412,7 +412,13 @@ fn subject(plan: &Decompression, versions: &[Version]) -> String {
         // Nothing in between is in a path.
         text.push_str(&format!("{from}\0{to}\0{treatment}\0{len}\0{changed}\0{tag}\0"));
     }
-    hash(text.as_bytes())
+    let mut bytes = text.into_bytes();
+    // Made of an index that is no step.
+    for (to, text) in &plan.texts {
+        bytes.extend_from_slice(format!("{to}\0{}\0", text.len()).as_bytes());
+        bytes.extend_from_slice(text);
+    }
+    hash(&bytes)
 }
 
 /// The files of the plan as they are now.
@@ -465,7 +471,10 @@ fn versions_at(
         return Ok(versions);
     }
     // Files of this machine that are taken for objects have no tags, and times that are finer.
-    let local = storage.local(place).map(|path| Folder(path).versions(""));
+    let local = storage.local(place).map(|path| {
+        let (folder, target) = Folder::around(&path)?;
+        folder.versions(&target)
+    });
     let local = local.transpose().map_err(&failed)?.flatten();
     local.ok_or_else(|| DecompressError::Unversioned { data: storage.shown(target) })
 }

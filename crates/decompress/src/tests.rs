@@ -356,3 +356,22 @@ fn a_shard_in_a_folder_that_was_replaced_by_one_of_the_same_length_is_noticed() 
     let second = case.decompressed("").unwrap();
     assert_eq!(fs::read(second.root().join("a/0.mds")).unwrap(), b"two");
 }
+
+/// The index of LitData is written, and decides what a chunk is.
+#[test]
+fn another_index_of_the_same_chunks_is_another_data_set() {
+    let index = |loader: &str| {
+        format!(
+            r#"{{"chunks": [{{"filename": "chunk-0-0.zstd.bin", "chunk_size": 1}}],
+                "config": {{"compression": "zstd", "item_loader": "{loader}"}}}}"#
+        )
+    };
+    let case = Case::new(&[("chunk-0-0.zstd.bin", &zstd(b"chunk"))]);
+    let text = |loader: &str| {
+        case.put("index.json", index(loader).as_bytes());
+        let made = case.decompressed("").unwrap();
+        fs::read_to_string(made.root().join("index.json")).unwrap()
+    };
+    assert!(text("PyTreeLoader").contains("PyTreeLoader"));
+    assert!(text("TokensLoader").contains("TokensLoader"));
+}
