@@ -15,7 +15,7 @@ use bothends_runtime::{
     CacheSize, Loader, MixedData, MixedSource, ReadConfig, RunConfig, Runtime, drive,
 };
 use bothends_tests::programs::{eventually, program, run};
-use bothends_tests::{Setup, Silent, assert_whole, one_epoch};
+use bothends_tests::{Setup, Silent, assert_whole, one_epoch, servers};
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -288,5 +288,50 @@ fn a_single_compressed_shard_is_a_data_set() -> Result<()> {
         assert_eq!(epoch.stream_digest, expected.stream_digest);
         assert_whole(&epoch, 4)?;
     }
+    Ok(())
+}
+
+/// From a real server, shards are fetched as a whole, once; another object of the same name is another data set.
+#[test]
+fn shards_in_a_remote_store_are_decompressed_on_this_machine() -> Result<()> {
+    let Some(server) = servers::seaweedfs("compressed shards in SeaweedFS")? else {
+        return Ok(());
+    };
+    let cache = TempDir::new()?;
+    let digest = |data: &str| -> Result<String> {
+        let mut command = Command::new(program("bothends")?);
+        command.args(["run", "--recipe", "imagenet-train", "--batch-size", "2"]);
+        command.args(["--strategy", "cpu", "--digest", "--json", "-", "--quiet"]);
+        command.args(["--data", data]).env("XDG_CACHE_HOME", cache.path());
+        command.env("AWS_ENDPOINT_URL", format!("http://{}", server.at));
+        command.env("AWS_ACCESS_KEY_ID", servers::KEYS.0);
+        command.env("AWS_SECRET_ACCESS_KEY", servers::KEYS.1).env("AWS_REGION", "none");
+        let output = run(&mut command, PATIENCE)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{said}");
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        let digest = told["epochs"][0]["stream_digest"].as_str();
+        Ok(digest.context("a digest")?.to_owned())
+    };
+    let expected = digest(shards("folder")?.to_str().context("a path")?)?;
+    for name in ["compressed-tar", "compressed-parquet", "compressed-litdata"] {
+        for file in fs::read_dir(shards(name)?)? {
+            let file = file?;
+            let (place, name_of) = (servers::BUCKET, file.file_name());
+            let path = format!("/{place}/{name}/{}", name_of.to_string_lossy());
+            servers::put(server.at, &path, &fs::read(file.path())?)?;
+        }
+        let url = format!("s3://{}/{name}", servers::BUCKET);
+        assert_eq!(digest(&url)?, expected, "{name}");
+        assert_eq!(digest(&url)?, expected, "{name}, again");
+    }
+    let entries = || fs::read_dir(cache.path().join("bothends/decompressed"));
+    assert_eq!(entries()?.count(), 3);
+    // An ETag tells it, whatever its length and time are.
+    let path = format!("/{}/compressed-tar/shard-000000.tar.gz", servers::BUCKET);
+    let other = fs::read(shards("compressed-tar")?.join("shard-000001.tar.gz"))?;
+    servers::put(server.at, &path, &other)?;
+    ensure!(digest(&format!("s3://{}/compressed-tar", servers::BUCKET))? != expected);
+    assert_eq!(entries()?.count(), 4);
     Ok(())
 }
