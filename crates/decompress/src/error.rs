@@ -103,8 +103,8 @@ pub enum DecompressError {
     },
     /// A folder that somebody else may write to.
     #[error(
-        "{} belongs to another user, or others can write to it; remove it, or name a cache directory of your \
-         own (`cache`, or XDG_CACHE_HOME)",
+        "{} belongs to another user, is a symbolic link, or others can write to it; remove it, or name a cache \
+         directory of your own (`cache`, or XDG_CACHE_HOME)",
         folder.display()
     )]
     NotOwn {
