@@ -329,11 +329,11 @@ impl Entry {
     pub(crate) fn check_room(&self, needed_bytes: u64) -> Result<(), DecompressError> {
         // Where the system does not tell, writing does.
         let free = |folder: &Path| free_bytes(folder).unwrap_or(u64::MAX);
-        if free(&self.root).saturating_sub(LEFT_BYTES) < needed_bytes {
+        if !fits(needed_bytes, free(&self.root)) {
             self.make_room();
         }
         let free_bytes = free(&self.root);
-        match free_bytes.saturating_sub(LEFT_BYTES) >= needed_bytes {
+        match fits(needed_bytes, free_bytes) {
             true => Ok(()),
             false => Err(DecompressError::NoRoom {
                 folder: self.root.clone(),
@@ -360,6 +360,11 @@ impl Entry {
             }
         }
     }
+}
+
+/// Whether so many bytes may be written where so many are free.
+pub(crate) fn fits(needed_bytes: u64, free_bytes: u64) -> bool {
+    free_bytes >= needed_bytes.saturating_add(LEFT_BYTES)
 }
 
 /// Removes an entry that nobody uses.

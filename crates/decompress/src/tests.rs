@@ -325,6 +325,15 @@ fn what_is_cancelled_is_not_believed_and_the_next_time_completes_it() {
     assert_eq!(names(case.decompressed("").unwrap().root()), ["a.tar", "b.tar"]);
 }
 
+/// A shard that becomes a thousand times as long is noticed by what is left while it is written.
+#[test]
+fn some_of_the_disk_is_left_even_where_no_more_is_known_to_be_needed() {
+    let left = place::LEFT_BYTES;
+    assert!(place::fits(0, left) && !place::fits(0, left - 1) && !place::fits(0, 0));
+    assert!(place::fits(9, left + 9) && !place::fits(10, left + 9));
+    assert!(!place::fits(u64::MAX, u64::MAX - 1));
+}
+
 #[test]
 fn where_it_does_not_fit_the_error_says_how_much_is_missing() {
     let case = Case::new(&[("a.tar.gz", &gzip(&archive()))]);

@@ -28,6 +28,9 @@ const READ_BYTES: usize = 4 << 20;
 const WRITE_BYTES: usize = 1 << 20;
 const LOOK_BYTES: u64 = 64 << 20;
 
+/// More threads than these wait for the disk, and each takes some MiB that no budget has.
+const MOST_THREADS: usize = 16;
+
 /// How often somebody is told.
 const TELL: Duration = Duration::from_millis(500);
 
@@ -71,7 +74,7 @@ impl Job<'_> {
         self.entry.check_room(total_bytes)?;
         let shared = Shared::default();
         let n_threads = thread::available_parallelism().map_or(1, NonZero::get);
-        let n_threads = n_threads.min(self.plan.steps.len()).max(1);
+        let n_threads = n_threads.min(MOST_THREADS).min(self.plan.steps.len()).max(1);
         let result = thread::scope(|scope| {
             let (tell, told) = channel();
             for _ in 0..n_threads {
