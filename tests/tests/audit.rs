@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -301,9 +301,9 @@ fn files_that_grow_under_a_running_agent_are_made_by_the_host() -> Result<()> {
     };
     let grow = || {
         for path in &copied {
-            let mut bytes = fs::read(path).unwrap();
-            bytes.push(0);
-            fs::write(path, bytes).unwrap();
+            // They are never shorter, not even for a moment: that would be another failure.
+            let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+            file.write_all(&[0]).unwrap();
         }
     };
     let (epoch, notes) = watched(&setup, 3, grow)?;

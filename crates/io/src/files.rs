@@ -10,7 +10,7 @@ pub(crate) mod space;
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ use bothends_core::sample::FileIdx;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, PosixFadviseAdvice, fcntl, posix_fadvise};
 use rustix::fs::{AtFlags, StatxFlags};
+use rustix::io::{ReadWriteFlags, preadv2};
 
 use self::regular::{is_out_of_files, open_flagged, will_need};
 use self::roots::Roots;
@@ -139,6 +140,18 @@ impl OpenFile {
     /// What the system says; `UnexpectedEof` where the file ends before.
     pub fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(bytes, offset)
+    }
+
+    /// Fills `bytes` from `offset` on with what the page cache has, and says whether it has all of them: never
+    /// waits for the disk (RWF_NOWAIT, preadv2(2)). What is wrong otherwise is for an ordinary read to
+    /// say; `bytes` may then be filled in part.
+    pub fn read_cached(&self, bytes: &mut [u8], offset: u64) -> bool {
+        if self.is_direct() {
+            return false;
+        }
+        let (n_bytes, mut parts) = (bytes.len(), [IoSliceMut::new(bytes)]);
+        let read = preadv2(&self.file, &mut parts, offset, ReadWriteFlags::NOWAIT);
+        read.is_ok_and(|n| n == n_bytes)
     }
 
     /// Has `len` bytes from `offset` brought into the page cache, without waiting for them.
@@ -318,6 +331,33 @@ mod tests {
             let flags = fcntl(open.file(), FcntlArg::F_GETFL).unwrap();
             assert!(!OFlag::from_bits_retain(flags).contains(OFlag::O_NONBLOCK));
         }
+    }
+
+    #[test]
+    fn only_what_is_in_the_page_cache_is_read_without_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let bytes: Vec<u8> = (0..9000_u32).map(|n| n.to_le_bytes()[0]).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let open = OpenFile::open(&path, Direct::Off).unwrap();
+        let mut part = [0; 5000];
+        if !open.read_cached(&mut part, 7) {
+            println!("skipped: this file system cannot be read without waiting");
+            return;
+        }
+        assert_eq!(part, bytes[7..5007]);
+        assert!(!open.read_cached(&mut part, 4001), "it ends before");
+        open.file().sync_all().unwrap();
+        let drop = PosixFadviseAdvice::POSIX_FADV_DONTNEED;
+        posix_fadvise(open.file(), 0, 0, drop).unwrap();
+        if open.read_cached(&mut part, 7) {
+            println!("skipped in part: this file system keeps what it need not");
+        } else {
+            open.read_exact_at(&mut part, 7).unwrap();
+            assert!(open.read_cached(&mut part, 7));
+        }
+        let direct = OpenFile::open(&path, Direct::Auto).unwrap();
+        assert!(!direct.is_direct() || !direct.read_cached(&mut part, 0));
     }
 
     #[test]

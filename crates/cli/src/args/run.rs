@@ -149,6 +149,9 @@ pub(crate) struct HostArgs {
     )]
     pub(crate) objective: String,
     /// How samples are read
+    ///
+    /// With auto, a thread keeps many reads in flight with io_uring where the kernel allows that, and pread elsewhere;
+    /// workers read samples that are in the page cache themselves.
     #[arg(long, value_parser = one_of(READERS), default_value = "auto", hide_short_help = true)]
     pub(crate) reader: ReaderKind,
     /// Where the side index, which makes later epochs cheaper, is kept

@@ -78,7 +78,8 @@ impl std::str::FromStr for BadPolicy {
 /// How samples are read.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadConfig {
-    /// Which reader; `Auto` takes `io_uring` where the kernel has it.
+    /// Which reader; `Auto` takes `io_uring` where the kernel has it, and leaves to the workers what the page cache
+    /// has.
     pub kind: ReaderKind,
     /// Reads in flight at most.
     pub depth: u32,

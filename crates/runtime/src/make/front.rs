@@ -291,37 +291,48 @@ mod tests {
 
     use super::*;
     use crate::collect::bell::bell;
-    use crate::config::run::RunConfig;
+    use crate::config::run::{PageCacheUse, RunConfig};
     use crate::make::chores::Chores;
     use crate::make::worker::{Kept, Worker};
     use crate::read::reader::ReadStage;
+    use crate::read::reader::residence::{Guess, Residence};
     use crate::read::supplied::{Supplied, SuppliedFile};
     use crate::threads::shutdown::Stop;
     use crate::threads::times::{Ends, ThreadTimes};
 
-    /// The front over the exercise's images, with its reader and two workers.
-    fn subject(exercise: &Rc<Exercise>) -> produce::Subject {
+    /// The front over the exercise's images, with its reader and two workers, which say in `residence` what the
+    /// page cache had.
+    fn subject(
+        exercise: &Rc<Exercise>,
+        page_cache: PageCacheUse,
+        residence: &Arc<Residence>,
+    ) -> produce::Subject {
         let session = exercise.session();
         let recipe = Recipe::builtin("imagenet-train").unwrap();
         let file = |path| SuppliedFile { path, extent: None, label: 0 };
         let supplied = Supplied::files(exercise.root(), exercise.paths().map(file));
-        let config = RunConfig {
+        let mut config = RunConfig {
             seed: session.seed,
             supplied: Some(supplied.unwrap()),
             ..RunConfig::new(exercise.root().to_owned(), recipe)
         };
+        config.read.page_cache = page_cache;
         let source = Arc::new(Source::open(&config).unwrap());
         let sample_bytes = source.pipeline.sample_bytes();
         let (jobs_in, jobs) = bounded(LEAST_DEPTH as usize);
         let (tasks_in, tasks) = bounded(8);
         let stop = Stop::default();
         let times = ThreadTimes::new(0);
+        let (missed_in, missed) = unbounded();
         let stage = ReadStage {
             source: Arc::clone(&source),
             reader: bothends_io::open_reader(&Default::default()).unwrap(),
             jobs,
             tasks: tasks_in,
-            read_bytes: Arc::default(),
+            guess: Guess::new(),
+            n_ahead: usize::MAX,
+            residence: Arc::clone(residence),
+            missed,
             meter: times.meter(Ends::Front),
             notes: bounded(0).0,
             stop: stop.clone(),
@@ -332,6 +343,8 @@ mod tests {
                 source: Arc::clone(&source),
                 finish: None,
                 tasks: tasks.clone(),
+                residence: Arc::clone(residence),
+                missed: missed_in.clone(),
                 chores: Chores::default(),
                 transcoding: None,
                 kept: Kept::default(),
@@ -412,6 +425,23 @@ mod tests {
     fn the_front_is_a_producer() {
         let dir = tempfile::tempdir().unwrap();
         let exercise = Rc::new(Exercise::prepare(dir.path()).unwrap());
-        produce::all(&mut || subject(&exercise));
+        let residence = Arc::default();
+        produce::all(&mut || subject(&exercise, PageCacheUse::Through, &residence));
+        let found = residence.tally();
+        assert!(found.hits > 0 || found.misses > 0, "workers have read");
+    }
+
+    /// Workers find nothing in files that are read past the page cache.
+    #[test]
+    fn the_front_is_a_producer_where_workers_miss_the_page_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let exercise = Rc::new(Exercise::prepare(dir.path()).unwrap());
+        let residence = Arc::default();
+        produce::all(&mut || subject(&exercise, PageCacheUse::Past, &residence));
+        let found = residence.tally();
+        match found.hits {
+            0 => assert!(found.misses > 0, "workers have tried"),
+            _ => println!("skipped: this file system has no O_DIRECT"),
+        }
     }
 }

@@ -8,17 +8,18 @@ use std::time::Instant;
 use bothends_core::ids::SampleId;
 use bothends_core::sample::{Record, SampleKey};
 use bothends_dataset::Piece;
-use bothends_io::Bytes;
+use bothends_io::{Bytes, OpenFile};
 use bothends_ops::{Damage, Delivery, Finish, Scratch};
 use bothends_side_index::{CachedRecord, Name};
 use bothends_slots::Part;
-use crossbeam::channel::{Receiver, select_biased};
+use crossbeam::channel::{Receiver, Sender, select_biased};
 
 use crate::collect::stall::WaitClock;
 use crate::make::chores::Chores;
 use crate::make::front::Progress;
 use crate::make::transcode::{Decoded, Transcoding};
-use crate::read::blocks::CachedPiece;
+use crate::read::blocks::{CachedPiece, is_at_rest};
+use crate::read::reader::residence::{Residence, Resident};
 use crate::read::source::Source;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
@@ -34,11 +35,23 @@ pub(crate) struct Task {
     pub(crate) record: Arrival,
 }
 
+impl Task {
+    /// Nobody wants its batch any more.
+    pub(crate) fn leave_out(self) {
+        let Self { progress, part, .. } = self;
+        // The joiner can only put the slot together once the part is gone.
+        drop(part);
+        progress.row_left_out();
+    }
+}
+
 /// How a record reaches its worker.
 #[derive(Debug)]
 pub(crate) enum Arrival {
     /// It was read from a file, or could not be.
     Read(Result<Found, String>),
+    /// The page cache has it, as far as is known: the worker reads it, or gives it back to the reader.
+    Resident,
     /// It is on a local disk, and the worker reads it: it was fetched before.
     Cached(Box<CachedRecord>),
     /// The worker asks for it (`supplied`): a call that takes long holds up nobody else.
@@ -64,6 +77,23 @@ pub(crate) enum Form {
     Blocks(Box<CachedPiece>),
 }
 
+impl Form {
+    /// What was read alone of `file`, or of the block cache in its place.
+    pub(crate) fn of(
+        source: &Source,
+        (sample, file): (SampleId, &OpenFile),
+        cached: Option<Box<CachedPiece>>,
+    ) -> Self {
+        match cached {
+            Some(piece) => Self::Blocks(piece),
+            None if source.blocks().is_some() && is_at_rest(file.changed_ns()) => {
+                Self::Cacheable(source.exact_name(sample, file))
+            }
+            None => Self::File,
+        }
+    }
+}
+
 /// A record's bytes.
 #[derive(Debug)]
 pub(crate) enum RecordBytes {
@@ -75,6 +105,8 @@ pub(crate) enum RecordBytes {
     Given(Vec<u8>),
     /// A part of what a request to a remote store brought.
     Fetched(bothends_storage::Bytes, Range<usize>),
+    /// The beginning of memory that the worker keeps.
+    Kept(Vec<u8>, usize),
 }
 
 impl Deref for RecordBytes {
@@ -86,6 +118,7 @@ impl Deref for RecordBytes {
             Self::Part(bytes, range) => &bytes[range.clone()],
             Self::Given(bytes) => bytes,
             Self::Fetched(bytes, range) => &bytes[range.clone()],
+            Self::Kept(memory, len) => &memory[..*len],
         }
     }
 }
@@ -97,6 +130,9 @@ pub(crate) struct Worker {
     /// From the cut to the output; `None` where the cut is the output.
     pub(crate) finish: Option<Arc<Finish>>,
     pub(crate) tasks: Receiver<Task>,
+    /// Where it says what the page cache had, and where to what it had not goes back.
+    pub(crate) residence: Arc<Residence>,
+    pub(crate) missed: Sender<Task>,
     pub(crate) chores: Chores,
     /// Where the block cache grows.
     pub(crate) transcoding: Option<Transcoding>,
@@ -114,6 +150,22 @@ pub(crate) struct Kept {
     note: Vec<u8>,
     /// A sample at the cut, on its way to the output.
     cut: Vec<u8>,
+    /// Where records are read that the page cache has.
+    record: Vec<u8>,
+}
+
+/// Memory for records that a worker keeps: nearly all of them are shorter.
+const MOST_KEPT: usize = 1 << 20;
+
+impl Kept {
+    /// Takes back the memory that a record was read to.
+    fn keep(&mut self, bytes: RecordBytes) {
+        if let RecordBytes::Kept(memory, _) = bytes
+            && memory.len() <= MOST_KEPT
+        {
+            self.record = memory;
+        }
+    }
 }
 
 impl Worker {
@@ -145,11 +197,11 @@ impl Worker {
 
     fn work(&self, task: Task, kept: &mut Kept) {
         let started = Instant::now();
-        let Task { progress, row, sample, mut part, piece, record } = task;
-        if progress.is_revoked() {
-            drop(part);
-            return progress.row_left_out();
+        if task.progress.is_revoked() {
+            return task.leave_out();
         }
+        let Some(task) = self.read_resident(task, kept) else { return };
+        let Task { progress, row, sample, mut part, piece, record } = task;
         let read = match record {
             Arrival::Read(read) => read,
             Arrival::Cached(record) => self.read_cached(sample, piece, &record),
@@ -161,14 +213,55 @@ impl Worker {
                 }),
                 Err(unmade) => Err(unmade.to_string()),
             },
+            // It is in its row.
+            Arrival::Resident => {
+                drop(part);
+                return progress.row_done(row, Ok(None), started.elapsed());
+            }
         };
         let result = read.and_then(|read| {
             let key = self.source.key(progress.epoch, sample);
-            self.waits.decoding(|| self.make(kept, key, (piece, &read), &mut part))
+            let work = || self.make(kept, key, (piece, &read), &mut part);
+            let made = self.waits.decoding(work);
+            kept.keep(read.bytes);
+            made
         });
         // The joiner can only put the slot together once the part is gone.
         drop(part);
         progress.row_done(row, result, started.elapsed());
+    }
+
+    /// The task with its record where the page cache was said to have it; one that is delivered as it is has been
+    /// read into its row. Nothing where it went back to the reader.
+    fn read_resident(&self, mut task: Task, kept: &mut Kept) -> Option<Task> {
+        if !matches!(task.record, Arrival::Resident) {
+            return Some(task);
+        }
+        let Task { sample, piece, ref mut part, .. } = task;
+        let (source, residence) = (&*self.source, &self.residence);
+        if source.is_undecoded() {
+            if residence.read_into(source, piece, part) {
+                return Some(task);
+            }
+        } else {
+            let key = source.key(task.progress.epoch, sample);
+            let mut memory = std::mem::take(&mut kept.record);
+            match residence.read(source, (key, piece), &mut memory) {
+                Some(Resident { file, cached, len }) => {
+                    let (name, bytes) =
+                        (source.name(sample, &file), RecordBytes::Kept(memory, len));
+                    let form = Form::of(source, (sample, &file), cached);
+                    task.record = Arrival::Read(Ok(Found { bytes, name, form }));
+                    return Some(task);
+                }
+                None => kept.record = memory,
+            }
+        }
+        if let Err(unsent) = self.missed.send(task) {
+            // Nobody reads any more.
+            unsent.into_inner().leave_out();
+        }
+        None
     }
 
     /// Reads a record from the record cache; one that is damaged there is fetched again. Blocks.

@@ -120,6 +120,11 @@ impl<T> Opener<T> {
         self.opening.len() + self.ready.len() >= self.files.most_opening()
     }
 
+    /// Whether opening a file takes so long that threads do it.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.is_slow
+    }
+
     /// Whether nothing waits for a file here.
     pub(crate) fn is_idle(&self) -> bool {
         self.opening.is_empty() && self.ready.is_empty()
@@ -223,16 +228,28 @@ impl Drop for Threads {
 
 impl Done {
     fn of(files: &dyn Open, file: FileIdx) -> Self {
-        let (before, begun) = (waits(), Instant::now());
-        // Whoever waits for the file hears of it, whatever becomes of the thread.
-        let opened = catch_unwind(AssertUnwindSafe(|| files.open(file)));
-        let opened =
-            opened.unwrap_or_else(|_| Err("opening its file panicked".to_owned()));
-        // A thread that only had to let others run was not waiting for storage.
-        let has_waited = waits().zip(before).is_none_or(|(after, before)| after > before);
-        let took = if has_waited { begun.elapsed() } else { Duration::ZERO };
+        let (opened, took) = timed(files, file);
         Self { file, opened, took }
     }
+}
+
+/// Opens a file on the calling thread, whatever becomes of it, and says whether that took so long that another
+/// thread should do it.
+pub(crate) fn open_timed(files: &dyn Open, file: FileIdx) -> (Opened, bool) {
+    let (opened, took) = timed(files, file);
+    (opened, took > SLOW)
+}
+
+/// The file, and what opening it took: nothing where the thread did not wait.
+fn timed(files: &dyn Open, file: FileIdx) -> (Opened, Duration) {
+    let (before, begun) = (waits(), Instant::now());
+    // Whoever waits for the file hears of it, whatever becomes of the thread.
+    let opened = catch_unwind(AssertUnwindSafe(|| files.open(file)));
+    let opened = opened.unwrap_or_else(|_| Err("opening its file panicked".to_owned()));
+    // A thread that only had to let others run was not waiting for storage.
+    let has_waited = waits().zip(before).is_none_or(|(after, before)| after > before);
+    let took = if has_waited { begun.elapsed() } else { Duration::ZERO };
+    (opened, took)
 }
 
 /// How often the calling thread has gone to sleep of itself (getrusage(2)); `None` where the

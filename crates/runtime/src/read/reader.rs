@@ -1,11 +1,14 @@
 //! The reader thread of the front: from a job's rows to their records, on the way to workers.
 //!
 //! It has files opened (`opener.rs`), keeps as many reads on their way as the reader takes, and
-//! reads records that lie side by side together.
+//! reads records that lie side by side together. What the page cache has, workers read themselves
+//! (`reader/residence.rs`).
+
+pub(crate) mod residence;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bothends_core::ids::SampleId;
@@ -13,12 +16,13 @@ use bothends_core::sample::{Extent, FileIdx};
 use bothends_dataset::Piece;
 use bothends_io::{Bytes, OpenFile, ReadRequest, Reader};
 use bothends_slots::Part;
-use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam::channel::{Receiver, Sender, select};
 
 use crate::make::front::{FrontJob, Progress};
 use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
-use crate::read::blocks::{CachedPiece, is_at_rest};
+use crate::read::blocks::CachedPiece;
 use crate::read::opener::{Open, Opened, Opener};
+use crate::read::reader::residence::{Guess, Residence};
 use crate::read::source::Source;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
@@ -36,8 +40,13 @@ pub(crate) struct ReadStage {
     pub(crate) reader: Box<dyn Reader>,
     pub(crate) jobs: Receiver<FrontJob>,
     pub(crate) tasks: Sender<Task>,
-    /// Bytes read from storage, for whoever asks.
-    pub(crate) read_bytes: Arc<AtomicU64>,
+    /// What workers are to read themselves.
+    pub(crate) guess: Guess,
+    /// As many records as wait for workers while this thread has time to read what the page cache has, too.
+    pub(crate) n_ahead: usize,
+    pub(crate) residence: Arc<Residence>,
+    /// What they could not.
+    pub(crate) missed: Receiver<Task>,
     pub(crate) meter: Meter,
     pub(crate) notes: Sender<String>,
     pub(crate) stop: Stop,
@@ -51,6 +60,8 @@ struct Waiting {
     sample: SampleId,
     part: Part,
     piece: Piece,
+    /// Whether a worker has looked for it in the page cache.
+    is_missed: bool,
 }
 
 /// Rows whose records one read brings: they lie in one file, without a gap.
@@ -93,19 +104,28 @@ struct InFlight {
 struct Way {
     /// Rows that no file has been opened for.
     queue: VecDeque<Waiting>,
+    /// Those that workers have given back, which come first.
+    missed: VecDeque<Waiting>,
     opener: Opener<Together>,
     /// By the tags of their requests.
     in_flight: HashMap<u64, InFlight>,
     next_tag: u64,
+    /// Bytes that have been counted of those that the reader has read.
+    counted: u64,
 }
 
 impl Way {
     fn new(opener: Opener<Together>) -> Self {
-        Self { queue: VecDeque::new(), opener, in_flight: HashMap::new(), next_tag: 0 }
+        let (queue, missed) = (VecDeque::new(), VecDeque::new());
+        let in_flight = HashMap::new();
+        Self { queue, missed, opener, in_flight, next_tag: 0, counted: 0 }
     }
 
     fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.opener.is_idle() && self.in_flight.is_empty()
+        self.queue.is_empty()
+            && self.missed.is_empty()
+            && self.opener.is_idle()
+            && self.in_flight.is_empty()
     }
 }
 
@@ -115,12 +135,20 @@ fn end_of(extent: Extent) -> u64 {
 }
 
 impl Waiting {
+    /// What a worker gave back.
+    fn again(task: Task) -> Self {
+        let Task { progress, row, sample, part, piece, record: _ } = task;
+        Self { progress, row, sample, part, piece, is_missed: true }
+    }
+
+    fn with(self, record: Arrival) -> Task {
+        let Self { progress, row, sample, part, piece, is_missed: _ } = self;
+        Task { progress, row, sample, part, piece, record }
+    }
+
     /// Nobody wants its batch any more.
     fn leave_out(self) {
-        let Self { progress, part, .. } = self;
-        // The joiner can only put the slot together once the part is gone.
-        drop(part);
-        progress.row_left_out();
+        self.with(Arrival::Asked).leave_out();
     }
 }
 
@@ -147,13 +175,10 @@ impl ReadStage {
         let opener = Opener::new(files, self.meter.times(), self.notes.clone());
         let mut way = Way::new(opener);
         while !self.stop.is_set() {
-            if way.is_empty() {
-                match self.jobs.recv_timeout(PATIENCE) {
-                    Ok(job) => self.unpack(job, &mut way.queue),
-                    Err(RecvTimeoutError::Timeout) => continue,
-                    Err(RecvTimeoutError::Disconnected) => break,
-                }
+            if way.is_empty() && !self.take_one(&mut way) {
+                break;
             }
+            way.missed.extend(self.missed.try_iter().map(Waiting::again));
             while let Ok(job) = self.jobs.try_recv() {
                 self.unpack(job, &mut way.queue);
             }
@@ -165,7 +190,9 @@ impl ReadStage {
                 continue;
             }
             let Some(done) = self.reader.poll(READ_PATIENCE) else { continue };
-            self.read_bytes.store(self.reader.bytes_read(), Ordering::Relaxed);
+            let n_bytes = self.reader.bytes_read();
+            let more = n_bytes - std::mem::replace(&mut way.counted, n_bytes);
+            self.residence.read_bytes.fetch_add(more, Ordering::Relaxed);
             let Some(read) = way.in_flight.remove(&done.tag) else { continue };
             match done.result {
                 Ok(bytes) => self.arrived(read, bytes),
@@ -180,12 +207,29 @@ impl ReadStage {
         }
     }
 
+    /// Waits a while for something to do; false when nobody is left to give anything.
+    fn take_one(&self, way: &mut Way) -> bool {
+        select! {
+            recv(self.jobs) -> job => match job {
+                Ok(job) => self.unpack(job, &mut way.queue),
+                Err(_) => return false,
+            },
+            recv(self.missed) -> task => match task {
+                Ok(task) => way.missed.push_back(Waiting::again(task)),
+                Err(_) => return false,
+            },
+            default(PATIENCE) => {}
+        }
+        true
+    }
+
     fn unpack(&self, job: FrontJob, queue: &mut VecDeque<Waiting>) {
         let before = queue.len();
         for (row, (sample, part)) in (0..).zip(job.rows) {
             let progress = Arc::clone(&job.progress);
             let piece = self.source.piece(self.source.key(progress.epoch, sample));
-            queue.push_back(Waiting { progress, row, sample, part, piece });
+            let is_missed = false;
+            queue.push_back(Waiting { progress, row, sample, part, piece, is_missed });
         }
         // In the order of their places, so that neighbours meet; rows keep their numbers.
         let place = |w: &Waiting| (w.piece.extent.file, w.piece.extent.offset);
@@ -235,24 +279,8 @@ impl ReadStage {
         self.source.cached(key, file).map(Box::new)
     }
 
-    /// What a record is that was read alone.
-    fn form(
-        &self,
-        row: &Waiting,
-        file: &OpenFile,
-        cached: Option<Box<CachedPiece>>,
-    ) -> Form {
-        match cached {
-            Some(piece) => Form::Blocks(piece),
-            None if self.source.blocks().is_some() && is_at_rest(file.changed_ns()) => {
-                Form::Cacheable(self.source.exact_name(row.sample, file))
-            }
-            None => Form::File,
-        }
-    }
-
     /// The next rows whose file is open, or cannot be opened; `None` when there are none yet.
-    fn next_open(&self, way: &mut Way) -> Option<(Together, Opened)> {
+    fn next_open(&mut self, way: &mut Way) -> Option<(Together, Opened)> {
         loop {
             if let Some(open) = way.opener.next() {
                 return Some(open);
@@ -260,7 +288,7 @@ impl ReadStage {
             if way.opener.is_full() {
                 return None;
             }
-            let first = way.queue.pop_front()?;
+            let first = way.missed.pop_front().or_else(|| way.queue.pop_front())?;
             if first.progress.is_revoked() {
                 first.leave_out();
                 continue;
@@ -269,11 +297,26 @@ impl ReadStage {
                 self.pass_on(first, Arrival::Asked);
                 continue;
             }
-            let rows = together(first, &mut way.queue);
+            let rows = match first.is_missed {
+                true => Together { first, others: Vec::new() },
+                false => together(first, &mut way.queue),
+            };
+            if self.is_for_worker(&rows) && !way.opener.is_slow() {
+                self.pass_on(rows.first, Arrival::Resident);
+                continue;
+            }
             if let Some(open) = way.opener.open(rows.file(), rows) {
                 return Some(open);
             }
         }
+    }
+
+    /// Whether a worker is to read these rows.
+    fn is_for_worker(&mut self, rows: &Together) -> bool {
+        rows.others.is_empty()
+            && !rows.first.is_missed
+            && self.tasks.len() < self.n_ahead
+            && self.guess.is_resident(self.residence.tally())
     }
 
     /// Passes on what a read brought.
@@ -281,7 +324,7 @@ impl ReadStage {
         let name = |row: &Waiting| self.source.name(row.sample, &file);
         if rows.others.is_empty() {
             let (row, bytes) = (rows.first, RecordBytes::Own(bytes));
-            let form = self.form(&row, &file, cached);
+            let form = Form::of(&self.source, (row.sample, &file), cached);
             let found = Found { bytes, name: name(&row), form };
             return self.pass_on(row, Arrival::Read(Ok(found)));
         }
@@ -323,8 +366,7 @@ impl ReadStage {
 
     /// Hands a record to the workers; waits while their queue is full.
     fn pass_on(&self, waiting: Waiting, record: Arrival) {
-        let Waiting { progress, row, sample, part, piece } = waiting;
-        let mut task = Task { progress, row, sample, part, piece, record };
+        let mut task = waiting.with(record);
         while !self.stop.is_set() {
             match self.tasks.send_timeout(task, PATIENCE) {
                 Ok(()) => return,

@@ -108,8 +108,9 @@ impl Source {
         let are_local = records.is_none() && remote.is_none();
         // What the caller gives lies in no file, and what is fetched in none of this machine.
         let n_files = if are_local { table.n_files() } else { 0 };
-        let (depth, n_devices) = (config.read.depth, config.devices.len());
-        let kept_open = files_to_keep_open(n_files, depth, n_devices)?;
+        // The reader's, and one of each worker.
+        let n_read = config.read.depth.saturating_add(config.workers);
+        let kept_open = files_to_keep_open(n_files, n_read, config.devices.len())?;
         let side_index_place = Place {
             // A mix has files below several folders, and one name.
             data: if sources.is_some() { &config.data } else { roots.first() },

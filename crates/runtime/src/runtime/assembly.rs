@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use bothends_core::ids::Prong;
-use bothends_io::{Reader, ReaderConfig};
+use bothends_io::{Reader, ReaderConfig, ReaderKind};
 use bothends_slots::Producer;
 use bothends_storage::Fetcher;
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
@@ -27,6 +27,7 @@ use crate::make::transcode::{Transcoding, n_threads};
 use crate::make::worker::{Kept, Task, Worker};
 use crate::read::fetching::{FetchStage, batches_ahead};
 use crate::read::reader::ReadStage;
+use crate::read::reader::residence::{Guess, Residence};
 use crate::runtime::engine::{
     DeviceBody, Engine, Lent, Shared, Threads, Wake, spawn, spawn_idle, spawn_urgent,
 };
@@ -37,6 +38,15 @@ use crate::threads::times::Ends;
 
 /// Records that may wait for the workers, for each of them.
 const TASK_ROOM: u32 = 16;
+
+/// What the reader thread takes from, and gives to.
+#[derive(Debug)]
+struct Lane {
+    jobs: Receiver<FrontJob>,
+    tasks: Sender<Task>,
+    residence: Arc<Residence>,
+    missed: Receiver<Task>,
+}
 
 /// The most workers whose records, and `depth` that are being read, have buffers.
 fn most_workers(depth: u32) -> u32 {
@@ -137,8 +147,11 @@ impl Runtime {
             let body = move || cache.run(&stop);
             threads.front.push(spawn(&shared.stop, "cache", body)?);
         }
-        let reader = self.spawn_reader((jobs, tasks_in), shared, read_bytes)?;
-        threads.front.push(reader);
+        let residence = Arc::new(Residence::counting(Arc::clone(read_bytes)));
+        let (missed_in, missed) = unbounded();
+        let lane =
+            Lane { jobs, tasks: tasks_in, residence: Arc::clone(&residence), missed };
+        threads.front.push(self.spawn_reader(lane, shared)?);
         // Emulators choose their own, and other ranks would choose the same.
         let is_alone = self.devices.is_empty()
             && self.config.devices.is_empty()
@@ -151,6 +164,8 @@ impl Runtime {
                 source: Arc::clone(&self.source),
                 finish: (!is_identity).then(|| Arc::clone(&self.finish)),
                 tasks: tasks.clone(),
+                residence: Arc::clone(&residence),
+                missed: missed_in.clone(),
                 chores: shared.chores.clone(),
                 transcoding: transcoding.clone(),
                 kept: Kept::default(),
@@ -170,11 +185,11 @@ impl Runtime {
     /// The thread that brings records, from where they are.
     fn spawn_reader(
         &self,
-        (jobs, tasks): (Receiver<FrontJob>, Sender<Task>),
+        lane: Lane,
         shared: &Shared,
-        read_bytes: &Arc<AtomicU64>,
     ) -> Result<Lent<()>, RuntimeError> {
-        let (source, read_bytes) = (Arc::clone(&self.source), Arc::clone(read_bytes));
+        let Lane { jobs, tasks, residence, missed } = lane;
+        let source = Arc::clone(&self.source);
         let meter = shared.times.meter(Ends::Front);
         let stop = shared.stop.clone();
         if let Some(remote) = self.source.remote() {
@@ -192,7 +207,7 @@ impl Runtime {
                 ahead: shared.ahead.clone(),
                 jobs,
                 tasks,
-                read_bytes,
+                read_bytes: Arc::clone(&residence.read_bytes),
                 watch: self.fetches.clone(),
                 link: shared.link.clone(),
                 meter,
@@ -201,9 +216,33 @@ impl Runtime {
             return spawn(&shared.stop, "reader", move || stage.run());
         }
         let (reader, notes) = (self.open_reader()?, shared.notes.clone());
-        let stage =
-            ReadStage { source, reader, jobs, tasks, read_bytes, meter, notes, stop };
+        // A reader that was asked for by its name reads all.
+        let is_free = self.config.read.kind == ReaderKind::Auto;
+        let may_be_resident = is_free && source.goes_through_page_cache();
+        let guess = if may_be_resident { Guess::new() } else { Guess::never() };
+        let stage = ReadStage {
+            source,
+            reader,
+            jobs,
+            tasks,
+            guess,
+            n_ahead: self.n_ahead(),
+            residence,
+            missed,
+            meter,
+            notes,
+            stop,
+        };
         spawn(&shared.stop, "reader", move || stage.run())
+    }
+
+    /// So many records wait for workers before the reader reads more of what the page cache has. With a processor
+    /// of its own it keeps one ready for each, and what it does beyond that it does for them. Without one it
+    /// would do nothing that they cannot do themselves, and they would have to bring it from another processor's cache.
+    fn n_ahead(&self) -> usize {
+        let RunConfig { workers, share, devices, .. } = &self.config;
+        let has_own_processor = share.workers() > *workers && devices.is_empty();
+        if has_own_processor { *workers as usize } else { usize::MAX }
     }
 
     fn open_reader(&self) -> Result<Box<dyn Reader>, RuntimeError> {

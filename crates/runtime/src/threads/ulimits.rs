@@ -58,20 +58,20 @@ pub(crate) struct KeptOpen {
 }
 
 /// How many of the data's `n_files` may stay open, and how many may be on their way to the reader,
-/// besides `depth` that are read from and what devices need. Raises the limit of this process as far as that takes, and no further than it may.
+/// besides `n_read` that are read from and what devices need. Raises the limit of this process as far as that takes, and no further than it may.
 ///
 /// # Errors
 /// [`RuntimeError::OpenFiles`] when not even one may.
 pub(crate) fn files_to_keep_open(
     n_files: usize,
-    depth: u32,
+    n_read: u32,
     n_devices: usize,
 ) -> Result<KeptOpen, RuntimeError> {
     // Where the system does not say, an error at opening will.
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((u64::MAX, u64::MAX));
     let n_open = fs::read_dir("/proc/self/fd").map_or(SPARE, |open| open.count() as u64);
     let of_devices = OF_A_DEVICE.saturating_mul(n_devices as u64);
-    let beside = n_open + u64::from(depth) + of_devices + SPARE;
+    let beside = n_open + u64::from(n_read) + of_devices + SPARE;
     let want = (beside + MOST_OPEN + MOST_FILES as u64).min(hard);
     let may_raise = soft < want && setrlimit(Resource::RLIMIT_NOFILE, want, hard).is_ok();
     let limit = if may_raise { want } else { soft };
