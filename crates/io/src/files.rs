@@ -142,8 +142,8 @@ impl OpenFile {
         self.file.read_exact_at(bytes, offset)
     }
 
-    /// Fills `bytes` from `offset` on with what the page cache has, and says whether it has all of them: never
-    /// waits for the disk (RWF_NOWAIT, preadv2(2)). What is wrong otherwise is for an ordinary read to
+    /// Fills `bytes` from `offset` on with what the page cache has, and says whether it has all of them: does
+    /// not wait for the disk (RWF_NOWAIT, preadv2(2)). What is wrong otherwise is for an ordinary read to
     /// say; `bytes` may then be filled in part.
     pub fn read_cached(&self, bytes: &mut [u8], offset: u64) -> bool {
         if self.is_direct() {

@@ -19,12 +19,12 @@ use crate::make::chores::Chores;
 use crate::make::front::Progress;
 use crate::make::transcode::{Decoded, Transcoding};
 use crate::read::blocks::{CachedPiece, is_at_rest};
-use crate::read::reader::residence::{Residence, Resident};
+use crate::read::reader::residence::{Residence, Resident, Turn};
 use crate::read::source::Source;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
 
-/// A record that has been read, on its way to a worker.
+/// A record on its way to a worker, read or not.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) progress: Arc<Progress>,
@@ -51,7 +51,7 @@ pub(crate) enum Arrival {
     /// It was read from a file, or could not be.
     Read(Result<Found, String>),
     /// The page cache has it, as far as is known: the worker reads it, or gives it back to the reader.
-    Resident,
+    Resident(Turn),
     /// It is on a local disk, and the worker reads it: it was fetched before.
     Cached(Box<CachedRecord>),
     /// The worker asks for it (`supplied`): a call that takes long holds up nobody else.
@@ -130,8 +130,9 @@ pub(crate) struct Worker {
     /// From the cut to the output; `None` where the cut is the output.
     pub(crate) finish: Option<Arc<Finish>>,
     pub(crate) tasks: Receiver<Task>,
-    /// Where it says what the page cache had, and where to what it had not goes back.
+    /// Where it reports what the page cache had.
     pub(crate) residence: Arc<Residence>,
+    /// The way back to the reader for what the page cache did not have.
     pub(crate) missed: Sender<Task>,
     pub(crate) chores: Chores,
     /// Where the block cache grows.
@@ -154,15 +155,10 @@ pub(crate) struct Kept {
     record: Vec<u8>,
 }
 
-/// Memory for records that a worker keeps: nearly all of them are shorter.
-const MOST_KEPT: usize = 1 << 20;
-
 impl Kept {
     /// Takes back the memory that a record was read to.
     fn keep(&mut self, bytes: RecordBytes) {
-        if let RecordBytes::Kept(memory, _) = bytes
-            && memory.len() <= MOST_KEPT
-        {
+        if let RecordBytes::Kept(memory, _) = bytes {
             self.record = memory;
         }
     }
@@ -214,7 +210,7 @@ impl Worker {
                 Err(unmade) => Err(unmade.to_string()),
             },
             // It is in its row.
-            Arrival::Resident => {
+            Arrival::Resident(_) => {
                 drop(part);
                 return progress.row_done(row, Ok(None), started.elapsed());
             }
@@ -234,19 +230,17 @@ impl Worker {
     /// The task with its record where the page cache was said to have it; one that is delivered as it is has been
     /// read into its row. Nothing where it went back to the reader.
     fn read_resident(&self, mut task: Task, kept: &mut Kept) -> Option<Task> {
-        if !matches!(task.record, Arrival::Resident) {
-            return Some(task);
-        }
+        let Arrival::Resident(turn) = task.record else { return Some(task) };
         let Task { sample, piece, ref mut part, .. } = task;
         let (source, residence) = (&*self.source, &self.residence);
         if source.is_undecoded() {
-            if residence.read_into(source, piece, part) {
+            if residence.read_into(source, (piece, turn), part) {
                 return Some(task);
             }
         } else {
             let key = source.key(task.progress.epoch, sample);
             let mut memory = std::mem::take(&mut kept.record);
-            match residence.read(source, (key, piece), &mut memory) {
+            match residence.read(source, (key, piece, turn), &mut memory) {
                 Some(Resident { file, cached, len }) => {
                     let (name, bytes) =
                         (source.name(sample, &file), RecordBytes::Kept(memory, len));

@@ -24,7 +24,7 @@ use crate::threads::times::{Ends, ThreadTimes};
 
 /// From how long an opening takes on average, threads open; and down to when they do. Between
 /// them lie what local disks take (0.01 to 0.05 ms) and what networks do (0.2 ms and more).
-const SLOW: Duration = Duration::from_micros(100);
+pub(crate) const SLOW: Duration = Duration::from_micros(100);
 const QUICK: Duration = Duration::from_micros(50);
 
 /// Most files that are being opened at once, each by its thread: at a millisecond each,
@@ -233,15 +233,8 @@ impl Done {
     }
 }
 
-/// Opens a file on the calling thread, whatever becomes of it, and says whether that took so long that another
-/// thread should do it.
-pub(crate) fn open_timed(files: &dyn Open, file: FileIdx) -> (Opened, bool) {
-    let (opened, took) = timed(files, file);
-    (opened, took > SLOW)
-}
-
-/// The file, and what opening it took: nothing where the thread did not wait.
-fn timed(files: &dyn Open, file: FileIdx) -> (Opened, Duration) {
+/// Opens a file on the calling thread, and says what that took: nothing where the thread did not wait.
+pub(crate) fn timed(files: &dyn Open, file: FileIdx) -> (Opened, Duration) {
     let (before, begun) = (waits(), Instant::now());
     // Whoever waits for the file hears of it, whatever becomes of the thread.
     let opened = catch_unwind(AssertUnwindSafe(|| files.open(file)));

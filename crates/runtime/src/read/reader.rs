@@ -5,6 +5,8 @@
 //! (`reader/residence.rs`).
 
 pub(crate) mod residence;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use std::time::Duration;
 use bothends_core::ids::SampleId;
 use bothends_core::sample::{Extent, FileIdx};
 use bothends_dataset::Piece;
-use bothends_io::{Bytes, OpenFile, ReadRequest, Reader};
+use bothends_io::{Bytes, OpenFile, ReadDone, ReadRequest, Reader};
 use bothends_slots::Part;
 use crossbeam::channel::{Receiver, Sender, select};
 
@@ -22,7 +24,7 @@ use crate::make::front::{FrontJob, Progress};
 use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
 use crate::read::blocks::CachedPiece;
 use crate::read::opener::{Open, Opened, Opener};
-use crate::read::reader::residence::{Guess, Residence};
+use crate::read::reader::residence::{Guess, MOST_BYTES, Residence};
 use crate::read::source::Source;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
@@ -189,14 +191,8 @@ impl ReadStage {
                 way.opener.wait(READ_PATIENCE);
                 continue;
             }
-            let Some(done) = self.reader.poll(READ_PATIENCE) else { continue };
-            let n_bytes = self.reader.bytes_read();
-            let more = n_bytes - std::mem::replace(&mut way.counted, n_bytes);
-            self.residence.read_bytes.fetch_add(more, Ordering::Relaxed);
-            let Some(read) = way.in_flight.remove(&done.tag) else { continue };
-            match done.result {
-                Ok(bytes) => self.arrived(read, bytes),
-                Err(error) => self.failed(read, &error.to_string()),
+            if let Some(done) = self.reader.poll(READ_PATIENCE) {
+                self.ended(done, &mut way);
             }
         }
         while !way.in_flight.is_empty() {
@@ -204,6 +200,28 @@ impl ReadStage {
                 Some(done) => drop(way.in_flight.remove(&done.tag)),
                 None => break,
             }
+        }
+    }
+
+    /// Passes on what a read brought, or has its records read again.
+    fn ended(&self, done: ReadDone, way: &mut Way) {
+        let n_bytes = self.reader.bytes_read();
+        let more = n_bytes - std::mem::replace(&mut way.counted, n_bytes);
+        self.residence.read_bytes.fetch_add(more, Ordering::Relaxed);
+        let Some(read) = way.in_flight.remove(&done.tag) else { return };
+        match done.result {
+            Ok(bytes) => self.arrived(read, bytes),
+            Err(error) => self.failed(read, &error.to_string()),
+        }
+    }
+
+    /// Takes what has come in the meantime, without waiting for it.
+    fn catch_up(&mut self, way: &mut Way) {
+        way.missed.extend(self.missed.try_iter().map(Waiting::again));
+        while !way.in_flight.is_empty()
+            && let Some(done) = self.reader.poll(Duration::ZERO)
+        {
+            self.ended(done, way);
         }
     }
 
@@ -301,8 +319,13 @@ impl ReadStage {
                 true => Together { first, others: Vec::new() },
                 false => together(first, &mut way.queue),
             };
-            if self.is_for_worker(&rows) && !way.opener.is_slow() {
-                self.pass_on(rows.first, Arrival::Resident);
+            if self.is_for_worker(&rows, way)
+                && let Some(turn) = self.guess.resident(self.residence.tally())
+            {
+                self.residence.is_turn(turn);
+                self.pass_on(rows.first, Arrival::Resident(turn));
+                // It may have waited for room: others do not wait for all that is handed out.
+                self.catch_up(way);
                 continue;
             }
             if let Some(open) = way.opener.open(rows.file(), rows) {
@@ -311,12 +334,16 @@ impl ReadStage {
         }
     }
 
-    /// Whether a worker is to read these rows.
-    fn is_for_worker(&mut self, rows: &Together) -> bool {
+    /// Whether a worker may read these rows, if the page cache has them.
+    fn is_for_worker(&self, rows: &Together, way: &Way) -> bool {
+        let Waiting { piece, is_missed, .. } = &rows.first;
+        let is_quickly_open =
+            || !way.opener.is_slow() || self.source.known(rows.file()).is_some();
         rows.others.is_empty()
-            && !rows.first.is_missed
+            && !is_missed
+            && piece.extent.len <= MOST_BYTES
             && self.tasks.len() < self.n_ahead
-            && self.guess.is_resident(self.residence.tally())
+            && is_quickly_open()
     }
 
     /// Passes on what a read brought.

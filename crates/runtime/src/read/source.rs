@@ -24,7 +24,8 @@ use bothends_dataset::{Fields, Format, Piece, Table};
 use bothends_decompress::Decompressed;
 use bothends_gpu_decode::{Memory, TableSource};
 use bothends_io::{
-    Direct, Files, Folder, OpenFile, Reader, Roots, is_of_machine, open_regular,
+    Direct, Files, Folder, OpenFile, Reader, ReaderKind, Roots, is_of_machine,
+    open_regular,
 };
 use bothends_ops::{Damage, Pipeline};
 use bothends_side_index::{Beside, Cache, Name, Place, SideIndex};
@@ -40,7 +41,7 @@ use crate::read::remote::{self, Remote};
 use crate::read::sources::Sources;
 use crate::read::supplied::{self, Failure, Records, Unmade};
 use crate::threads::shutdown::{PATIENCE, Stop};
-use crate::threads::ulimits::files_to_keep_open;
+use crate::threads::ulimits::{KeptOpen, files_to_keep_open};
 
 /// The pause after the first attempt; each later one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -108,9 +109,7 @@ impl Source {
         let are_local = records.is_none() && remote.is_none();
         // What the caller gives lies in no file, and what is fetched in none of this machine.
         let n_files = if are_local { table.n_files() } else { 0 };
-        // The reader's, and one of each worker.
-        let n_read = config.read.depth.saturating_add(config.workers);
-        let kept_open = files_to_keep_open(n_files, n_read, config.devices.len())?;
+        let kept_open = kept_open(config, n_files)?;
         let side_index_place = Place {
             // A mix has files below several folders, and one name.
             data: if sources.is_some() { &config.data } else { roots.first() },
@@ -473,6 +472,15 @@ impl Open for Source {
 /// What is wrong with a record that was decoded all the same, for people.
 pub(crate) fn damage_words(Damage { format, what }: Damage) -> String {
     format!("{format}: {what}")
+}
+
+/// How many of so many files of the data stay open.
+fn kept_open(config: &RunConfig, n_files: usize) -> Result<KeptOpen, RuntimeError> {
+    // The reader's, and one of each worker where they read, too.
+    let do_workers_read = n_files > 0 && config.read.kind == ReaderKind::Auto;
+    let n_workers = if do_workers_read { config.workers } else { 0 };
+    let n_read = config.read.depth.saturating_add(n_workers);
+    files_to_keep_open(n_files, n_read, config.devices.len())
 }
 
 /// Whether the data are read past the page cache.
