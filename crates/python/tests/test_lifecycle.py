@@ -165,8 +165,8 @@ import sys
 from streams import loader
 batches = loader(sys.argv[1], {NEVER})
 feed = iter(batches)
-print("waits", flush=True)
 try:
+    print("waits", flush=True)
     next(feed)
 except KeyboardInterrupt:
     print("interrupted", flush=True)

@@ -61,7 +61,7 @@ def test_it_is_small(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f" wheel: {wheel.stat().st_size / 1e6:.1f} MB ", end="")
     # One that is built for tests is hardly optimised, and nobody downloads it.
-    largest = 24e6 if wheel.parent.name == "debug" else 10e6
+    largest = 30e6 if wheel.parent.name == "debug" else 10e6
     assert wheel.stat().st_size <= largest
 
 

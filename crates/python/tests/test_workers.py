@@ -427,6 +427,21 @@ def test_the_death_of_a_worker_is_an_error(pool: Any, end: Any, said: str) -> No
         next(workers.map(tasks(1)))
 
 
+def test_a_death_that_is_noticed_while_a_task_is_sent_says_why(pool: Any) -> None:
+    workers = pool(1, lambda task: time.sleep(60))
+    (pid,) = workers.pids
+
+    def ends_the_worker() -> Iterator[Task]:
+        first, second = tasks(2)
+        yield first
+        os.kill(pid, signal.SIGKILL)
+        assert children.eventually(SOON, lambda: workers._crew._workers[0].process.exitcode is not None)
+        yield second
+
+    with pytest.raises(bothends.Error, match="killed by signal 9 .SIGKILL.; .*memory"):
+        list(workers.map(ends_the_worker()))
+
+
 def test_a_worker_that_dies_idle_is_noticed(pool: Any) -> None:
     workers = pool(2, add_one)
     list(workers.map(tasks(4)))

@@ -198,6 +198,9 @@ class _Results:
             self._tasks = None
             return False
         except Exception as error:
+            # Without workers, no outstanding result will come either: the reason is told now or never.
+            if self._crew.closed:
+                raise
             self._error = error
             return False
         return True
