@@ -19,7 +19,7 @@ use crate::make::chores::Chores;
 use crate::make::front::Progress;
 use crate::make::transcode::{Decoded, Transcoding};
 use crate::read::blocks::{CachedPiece, is_at_rest};
-use crate::read::reader::residence::{Residence, Resident, Turn};
+use crate::read::reader::residency::{Residency, Resident, Turn};
 use crate::read::source::Source;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
@@ -131,7 +131,7 @@ pub(crate) struct Worker {
     pub(crate) finish: Option<Arc<Finish>>,
     pub(crate) tasks: Receiver<Task>,
     /// Where it reports what the page cache had.
-    pub(crate) residence: Arc<Residence>,
+    pub(crate) residency: Arc<Residency>,
     /// The way back to the reader for what the page cache did not have.
     pub(crate) missed: Sender<Task>,
     pub(crate) chores: Chores,
@@ -232,15 +232,15 @@ impl Worker {
     fn read_resident(&self, mut task: Task, kept: &mut Kept) -> Option<Task> {
         let Arrival::Resident(turn) = task.record else { return Some(task) };
         let Task { sample, piece, ref mut part, .. } = task;
-        let (source, residence) = (&*self.source, &self.residence);
+        let (source, residency) = (&*self.source, &self.residency);
         if source.is_undecoded() {
-            if residence.read_into(source, (piece, turn), part) {
+            if residency.read_into(source, (piece, turn), part) {
                 return Some(task);
             }
         } else {
             let key = source.key(task.progress.epoch, sample);
             let mut memory = std::mem::take(&mut kept.record);
-            match residence.read(source, (key, piece, turn), &mut memory) {
+            match residency.read(source, (key, piece, turn), &mut memory) {
                 Some(Resident { file, cached, len }) => {
                     let (name, bytes) =
                         (source.name(sample, &file), RecordBytes::Kept(memory, len));

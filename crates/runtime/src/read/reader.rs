@@ -2,9 +2,9 @@
 //!
 //! It has files opened (`opener.rs`), keeps as many reads on their way as the reader takes, and
 //! reads records that lie side by side together. What the page cache has, workers read themselves
-//! (`reader/residence.rs`).
+//! (`reader/residency.rs`).
 
-pub(crate) mod residence;
+pub(crate) mod residency;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +24,7 @@ use crate::make::front::{FrontJob, Progress};
 use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
 use crate::read::blocks::CachedPiece;
 use crate::read::opener::{Open, Opened, Opener};
-use crate::read::reader::residence::{Guess, MOST_BYTES, Residence};
+use crate::read::reader::residency::{Guess, MOST_BYTES, Residency};
 use crate::read::source::Source;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
@@ -46,7 +46,7 @@ pub(crate) struct ReadStage {
     pub(crate) guess: Guess,
     /// As many records as wait for workers while this thread has time to read what the page cache has, too.
     pub(crate) n_ahead: usize,
-    pub(crate) residence: Arc<Residence>,
+    pub(crate) residency: Arc<Residency>,
     /// What they could not.
     pub(crate) missed: Receiver<Task>,
     pub(crate) meter: Meter,
@@ -207,7 +207,7 @@ impl ReadStage {
     fn ended(&self, done: ReadDone, way: &mut Way) {
         let n_bytes = self.reader.bytes_read();
         let more = n_bytes - std::mem::replace(&mut way.counted, n_bytes);
-        self.residence.read_bytes.fetch_add(more, Ordering::Relaxed);
+        self.residency.read_bytes.fetch_add(more, Ordering::Relaxed);
         let Some(read) = way.in_flight.remove(&done.tag) else { return };
         match done.result {
             Ok(bytes) => self.arrived(read, bytes),
@@ -320,9 +320,9 @@ impl ReadStage {
                 false => together(first, &mut way.queue),
             };
             if self.is_for_worker(&rows, way)
-                && let Some(turn) = self.guess.resident(self.residence.tally())
+                && let Some(turn) = self.guess.resident(self.residency.tally())
             {
-                self.residence.is_turn(turn);
+                self.residency.begin(turn);
                 self.pass_on(rows.first, Arrival::Resident(turn));
                 // It may have waited for room: others do not wait for all that is handed out.
                 self.catch_up(way);

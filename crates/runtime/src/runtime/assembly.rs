@@ -27,7 +27,7 @@ use crate::make::transcode::{Transcoding, n_threads};
 use crate::make::worker::{Kept, Task, Worker};
 use crate::read::fetching::{FetchStage, batches_ahead};
 use crate::read::reader::ReadStage;
-use crate::read::reader::residence::{Guess, Residence};
+use crate::read::reader::residency::{Guess, Residency};
 use crate::runtime::engine::{
     DeviceBody, Engine, Lent, Shared, Threads, Wake, spawn, spawn_idle, spawn_urgent,
 };
@@ -44,7 +44,7 @@ const TASK_ROOM: u32 = 16;
 struct Lane {
     jobs: Receiver<FrontJob>,
     tasks: Sender<Task>,
-    residence: Arc<Residence>,
+    residency: Arc<Residency>,
     missed: Receiver<Task>,
 }
 
@@ -147,10 +147,10 @@ impl Runtime {
             let body = move || cache.run(&stop);
             threads.front.push(spawn(&shared.stop, "cache", body)?);
         }
-        let residence = Arc::new(Residence::counting(Arc::clone(read_bytes)));
+        let residency = Arc::new(Residency::counting(Arc::clone(read_bytes)));
         let (missed_in, missed) = unbounded();
         let lane =
-            Lane { jobs, tasks: tasks_in, residence: Arc::clone(&residence), missed };
+            Lane { jobs, tasks: tasks_in, residency: Arc::clone(&residency), missed };
         threads.front.push(self.spawn_reader(lane, shared)?);
         // Emulators choose their own, and other ranks would choose the same.
         let is_alone = self.devices.is_empty()
@@ -164,7 +164,7 @@ impl Runtime {
                 source: Arc::clone(&self.source),
                 finish: (!is_identity).then(|| Arc::clone(&self.finish)),
                 tasks: tasks.clone(),
-                residence: Arc::clone(&residence),
+                residency: Arc::clone(&residency),
                 missed: missed_in.clone(),
                 chores: shared.chores.clone(),
                 transcoding: transcoding.clone(),
@@ -188,7 +188,7 @@ impl Runtime {
         lane: Lane,
         shared: &Shared,
     ) -> Result<Lent<()>, RuntimeError> {
-        let Lane { jobs, tasks, residence, missed } = lane;
+        let Lane { jobs, tasks, residency, missed } = lane;
         let source = Arc::clone(&self.source);
         let meter = shared.times.meter(Ends::Front);
         let stop = shared.stop.clone();
@@ -207,7 +207,7 @@ impl Runtime {
                 ahead: shared.ahead.clone(),
                 jobs,
                 tasks,
-                read_bytes: Arc::clone(&residence.read_bytes),
+                read_bytes: Arc::clone(&residency.read_bytes),
                 watch: self.fetches.clone(),
                 link: shared.link.clone(),
                 meter,
@@ -227,7 +227,7 @@ impl Runtime {
             tasks,
             guess,
             n_ahead: self.n_ahead(),
-            residence,
+            residency,
             missed,
             meter,
             notes,

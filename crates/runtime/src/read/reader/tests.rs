@@ -9,7 +9,7 @@ use bothends_core::recipe::Recipe;
 use bothends_slots::{Job, JobId, Producer, Ring, RingConfig};
 use crossbeam::channel::{bounded, unbounded};
 
-use super::residence::{Guess, Residence};
+use super::residency::{Guess, Residency};
 use super::*;
 use crate::collect::bell::bell;
 use crate::config::run::RunConfig;
@@ -42,7 +42,7 @@ fn passed_on() -> Vec<(u32, bool)> {
     let (jobs_in, jobs) = bounded(2);
     let (tasks_in, tasks) = bounded(1);
     let (missed_in, missed) = unbounded();
-    let residence = Arc::new(Residence::default());
+    let residency = Arc::new(Residency::default());
     let stop = Stop::default();
     let stage = ReadStage {
         source: source(folder.path()),
@@ -51,7 +51,7 @@ fn passed_on() -> Vec<(u32, bool)> {
         tasks: tasks_in,
         guess: Guess::new(),
         n_ahead: usize::MAX,
-        residence: Arc::clone(&residence),
+        residency: Arc::clone(&residency),
         missed,
         meter: ThreadTimes::new(0).meter(Ends::Front),
         notes: bounded(0).0,
@@ -78,7 +78,7 @@ fn passed_on() -> Vec<(u32, bool)> {
         match turn {
             Some(_) if n_resident == 10 => missed_in.send(task).unwrap(),
             Some(turn) => {
-                residence.found_for_test(turn);
+                residency.found_for_test(turn);
                 left.push_back(task);
             }
             None => left.push_back(task),

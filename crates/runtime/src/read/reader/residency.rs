@@ -4,7 +4,7 @@
 //! has to bring from the other's cache. A worker copies into memory of its own, which stays in its cache, and there
 //! are as many of them as cores. But it must not wait for a disk: what the page cache does not have goes
 //! back to the reader, which keeps many reads in flight. [`Guess`] says, without asking anybody, who is to read the next
-//! record; [`Residence`] is where workers tell what they have found.
+//! record; [`Residency`] is where workers tell what they have found.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use bothends_dataset::Piece;
 use bothends_io::OpenFile;
 
 use crate::read::blocks::CachedPiece;
-use crate::read::opener::{self, Open, Opened};
+use crate::read::opener::{self, Open};
 use crate::read::source::Source;
 
 /// Records that the reader reads after a miss, before a worker tries one again; twice as many after each further
@@ -27,7 +27,7 @@ const LONG_RUN: u32 = 256;
 /// Records that the reader reads while it waits to hear of a try: the batch may have been revoked.
 const PATIENCE: u32 = 256;
 
-/// Longer records are for the reader: decoding them takes so long that it keeps up, and workers keep little memory.
+/// Longer records are for the reader: a worker keeps as much memory as its longest record takes.
 pub(crate) const MOST_BYTES: u32 = 1 << 20;
 
 /// Bytes of memory that most records fit into.
@@ -36,7 +36,7 @@ const LEAST_MEMORY: usize = 256 << 10;
 /// What the workers have found, and how much they have read. Each number stands alone: no other memory is published
 /// through it.
 #[derive(Debug, Default)]
-pub(crate) struct Residence {
+pub(crate) struct Residency {
     /// The turn whose finds are counted.
     turn: AtomicU32,
     hits: AtomicU32,
@@ -68,7 +68,7 @@ pub(crate) struct Resident {
     pub(crate) len: usize,
 }
 
-impl Residence {
+impl Residency {
     /// Counts in `read_bytes`.
     pub(crate) fn counting(read_bytes: Arc<AtomicU64>) -> Self {
         Self { read_bytes, ..Self::default() }
@@ -81,7 +81,7 @@ impl Residence {
     }
 
     /// Only what is found in this turn counts from now on.
-    pub(crate) fn is_turn(&self, turn: Turn) {
+    pub(crate) fn begin(&self, turn: Turn) {
         self.turn.store(turn.0, Ordering::Relaxed);
     }
 
@@ -133,7 +133,7 @@ impl Residence {
         if let Some(open) = source.known(file) {
             return Some(open);
         }
-        let (opened, took): (Opened, _) = opener::timed(source, file);
+        let (opened, took) = opener::timed(source, file);
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let before_ns = self.opening_ns.load(Ordering::Relaxed);
         let mean_ns = before_ns - before_ns / 8 + took_ns / 8;
@@ -261,11 +261,11 @@ mod tests {
 
     /// Asks for so many records, of which workers find what `has` says, `delay` records later.
     fn ask(n: u32, delay: usize, has: impl Fn(u32) -> bool) -> Vec<bool> {
-        let (mut guess, found) = (Guess::new(), Residence::default());
+        let (mut guess, found) = (Guess::new(), Residency::default());
         let mut under_way = VecDeque::new();
         let ask = |record| {
             let turn = guess.resident(found.tally());
-            turn.into_iter().for_each(|turn| found.is_turn(turn));
+            turn.into_iter().for_each(|turn| found.begin(turn));
             under_way.push_back(turn.map(|turn| (has(record), turn)));
             if under_way.len() > delay
                 && let Some((is_there, turn)) = under_way.pop_front().flatten()
