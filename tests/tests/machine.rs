@@ -356,6 +356,21 @@ fn too_few_files_that_may_be_open_make_no_other_stream() -> Result<()> {
     Ok(())
 }
 
+/// Each worker may have a file open, but need not: the reader then reads for all.
+#[test]
+fn many_workers_need_no_more_files_than_few() -> Result<()> {
+    let data = generated()?;
+    for workers in ["2", "100"] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n 60 && exec \"$0\" \"$@\""]);
+        command.arg(programs::program("bothends")?).args(["run", "--data"]).arg(&data);
+        command.args(["--recipe", "imagenet-eval", "--batch-size", "4"]);
+        let output = programs::run(command.args(["--workers", workers]), DEADLINE)?;
+        ensure!(output.status.success(), "{workers}: {output:?}");
+    }
+    Ok(())
+}
+
 /// A limit on what a file may hold stands for a full disk: the second half of a result does not
 /// fit. Readers of the old one still have all of it, and nothing is left next to it.
 #[test]

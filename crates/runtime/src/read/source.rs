@@ -83,6 +83,16 @@ pub struct Source {
     files: Arc<Files>,
     /// Files that may be on their way to the reader at once.
     most_opening: usize,
+    readers: Readers,
+}
+
+/// Who may read files of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Readers {
+    /// The reader thread.
+    Thread,
+    /// Workers, too, what the page cache has.
+    Workers,
 }
 
 impl Source {
@@ -109,7 +119,7 @@ impl Source {
         let are_local = records.is_none() && remote.is_none();
         // What the caller gives lies in no file, and what is fetched in none of this machine.
         let n_files = if are_local { table.n_files() } else { 0 };
-        let kept_open = kept_open(config, n_files)?;
+        let (kept_open, readers) = kept_open(config, n_files)?;
         let side_index_place = Place {
             // A mix has files below several folders, and one name.
             data: if sources.is_some() { &config.data } else { roots.first() },
@@ -139,6 +149,7 @@ impl Source {
             records,
             remote: remote.map(Arc::new),
             most_opening: kept_open.n_opening,
+            readers,
             files: Arc::new(Files::new(roots.clone(), kept_open.n, direct)),
             roots,
             sources,
@@ -305,6 +316,11 @@ impl Source {
     #[must_use]
     pub fn goes_through_page_cache(&self) -> bool {
         self.remote.is_none() && !self.files.is_direct()
+    }
+
+    /// Whether workers may read what the page cache has.
+    pub(crate) fn do_workers_read(&self) -> bool {
+        self.readers == Readers::Workers && self.goes_through_page_cache()
     }
 
     /// The store that the records are fetched from, if it is a remote one.
@@ -474,13 +490,22 @@ pub(crate) fn damage_words(Damage { format, what }: Damage) -> String {
     format!("{format}: {what}")
 }
 
-/// How many of so many files of the data stay open.
-fn kept_open(config: &RunConfig, n_files: usize) -> Result<KeptOpen, RuntimeError> {
-    // The reader's, and one of each worker where they read, too.
-    let do_workers_read = n_files > 0 && config.read.kind == ReaderKind::Auto;
-    let n_workers = if do_workers_read { config.workers } else { 0 };
-    let n_read = config.read.depth.saturating_add(n_workers);
-    files_to_keep_open(n_files, n_read, config.devices.len())
+/// How many of so many files of the data stay open, and who may read them: where workers cannot have a descriptor each,
+/// the reader thread reads all.
+fn kept_open(
+    config: &RunConfig,
+    n_files: usize,
+) -> Result<(KeptOpen, Readers), RuntimeError> {
+    let open = |n_read| files_to_keep_open(n_files, n_read, config.devices.len());
+    let depth = config.read.depth;
+    // A reader that was asked for by its name reads all, too.
+    if n_files > 0
+        && config.read.kind == ReaderKind::Auto
+        && let Ok(kept) = open(depth.saturating_add(config.workers))
+    {
+        return Ok((kept, Readers::Workers));
+    }
+    open(depth).map(|kept| (kept, Readers::Thread))
 }
 
 /// Whether the data are read past the page cache.

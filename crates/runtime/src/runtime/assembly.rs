@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use bothends_core::ids::Prong;
-use bothends_io::{Reader, ReaderConfig, ReaderKind};
+use bothends_io::{Reader, ReaderConfig};
 use bothends_slots::Producer;
 use bothends_storage::Fetcher;
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
@@ -216,10 +216,7 @@ impl Runtime {
             return spawn(&shared.stop, "reader", move || stage.run());
         }
         let (reader, notes) = (self.open_reader()?, shared.notes.clone());
-        // A reader that was asked for by its name reads all.
-        let is_free = self.config.read.kind == ReaderKind::Auto;
-        let may_be_resident = is_free && source.goes_through_page_cache();
-        let guess = if may_be_resident { Guess::new() } else { Guess::never() };
+        let guess = if source.do_workers_read() { Guess::new() } else { Guess::never() };
         let stage = ReadStage {
             source,
             reader,
