@@ -49,6 +49,10 @@ pub(crate) const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/gpu/tests/finish.rs", "launches kernels on memory that the test owns"),
     ("crates/gpu/src/twin.rs", "copies to and from memory that is known by address"),
     ("crates/gpu/src/twin/library.rs", "calls a library that is loaded at run time"),
+    (
+        "crates/ops/src/kernels/x86.rs",
+        "names an instruction whose intrinsic the compiler takes apart",
+    ),
     ("crates/ops/src/geometry/flip/x86.rs", "calls what only some processors have"),
     (
         "crates/ops/src/jpeg/store/blocks/neon.rs",

@@ -56,6 +56,42 @@ macro_rules! forward {
             }
         }
 
+        /// Rows become columns, in each block.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn transpose(v: [V; 8]) -> [V; 8] {
+            let a = [
+                unpack_low16(v[0], v[1]),
+                unpack_high16(v[0], v[1]),
+                unpack_low16(v[2], v[3]),
+                unpack_high16(v[2], v[3]),
+                unpack_low16(v[4], v[5]),
+                unpack_high16(v[4], v[5]),
+                unpack_low16(v[6], v[7]),
+                unpack_high16(v[6], v[7]),
+            ];
+            let b = [
+                unpack_low32(a[0], a[2]),
+                unpack_high32(a[0], a[2]),
+                unpack_low32(a[1], a[3]),
+                unpack_high32(a[1], a[3]),
+                unpack_low32(a[4], a[6]),
+                unpack_high32(a[4], a[6]),
+                unpack_low32(a[5], a[7]),
+                unpack_high32(a[5], a[7]),
+            ];
+            [
+                unpack_low64(b[0], b[4]),
+                unpack_high64(b[0], b[4]),
+                unpack_low64(b[1], b[5]),
+                unpack_high64(b[1], b[5]),
+                unpack_low64(b[2], b[6]),
+                unpack_high64(b[2], b[6]),
+                unpack_low64(b[3], b[7]),
+                unpack_high64(b[3], b[7]),
+            ]
+        }
+
         #[target_feature(enable = $features)]
         #[inline]
         fn pass_along(v: [V; 8]) -> [V; 8] {
@@ -132,7 +168,6 @@ pub(super) mod avx512 {
 
     use std::arch::x86_64::_mm512_shuffle_i64x2;
 
-    use crate::jpeg::transform::idct::x86::avx512::transpose;
     use crate::kernels::Avx512;
     use crate::kernels::x86::avx512::*;
 
@@ -167,7 +202,6 @@ pub(super) mod avx2 {
 
     use std::arch::x86_64::_mm256_permute2x128_si256;
 
-    use crate::jpeg::transform::idct::x86::avx2::transpose;
     use crate::kernels::Avx2;
     use crate::kernels::x86::avx2::*;
 

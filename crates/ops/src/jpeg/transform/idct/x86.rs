@@ -8,17 +8,28 @@ pub(in crate::jpeg) const fn factors([a, b]: [i32; 2]) -> i32 {
     (a & 0xffff) | (b << 16)
 }
 
+/// Where the bytes of eight 16-bit elements of a row come from, so that those that the transform
+/// combines are neighbours: 0 and 4, 2 and 6, 7 and 1, 5 and 3.
+const PAIRS: [u8; 16] = [0, 1, 8, 9, 4, 5, 12, 13, 14, 15, 2, 3, 10, 11, 6, 7];
+
+/// The same, to exchange the elements of each pair.
+const SWAP: [u8; 16] = [2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13];
+
+/// The same for 4 × 4 bytes: columns become rows.
+const ACROSS: [u8; 16] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
+
 /// Defines `block_row` for the proof `$cpu`, and what its `transform_row` is made of, with the
 /// instructions in scope.
 macro_rules! islow {
     ($cpu:ident, $features:literal) => {
         use crate::jpeg::block::{Block, BlockRow};
-        use crate::jpeg::transform::idct::x86::factors;
+        use crate::jpeg::transform::idct::x86::{ACROSS, PAIRS, SWAP, factors};
         use crate::jpeg::transform::idct::{
             EVEN_2, EVEN_3, ODD_0, ODD_1, ODD_2, ODD_3, SUM_3, SUM_4, Steps, scalar,
         };
         use crate::kernels::$cpu;
         use crate::kernels::compiled::door;
+        use crate::kernels::vectors::load_128;
 
         door!(pub(in crate::jpeg::transform::idct) fn block_row(
             _: $cpu,
@@ -28,76 +39,78 @@ macro_rules! islow {
             stride: usize,
         ) = transform_row);
 
+        /// Down the columns: rows of each block to rows of 16-bit values.
         #[target_feature(enable = $features)]
         #[inline]
         fn pass_down(v: [V; 8]) -> [V; 8] {
-            let round = splat32(1 << 10);
-            let (low, high) = transform(v, round);
-            std::array::from_fn(|i| {
-                pack32(shift_right32::<11>(low[i]), shift_right32::<11>(high[i]))
-            })
-        }
-
-        #[target_feature(enable = $features)]
-        #[inline]
-        fn pass_along(v: [V; 8]) -> [V; 8] {
-            let round = splat32(1 << 17);
-            let (low, high) = transform(v, round);
-            std::array::from_fn(|i| {
-                pack32(shift_right32::<18>(low[i]), shift_right32::<18>(high[i]))
-            })
-        }
-
-        /// The eight outputs for the lower and the upper four elements of each block's row,
-        /// `round` added.
-        #[target_feature(enable = $features)]
-        #[inline]
-        fn transform(v: [V; 8], round: V) -> ([V; 8], [V; 8]) {
             let (sum, difference) = (add16(v[0], v[4]), sub16(v[0], v[4]));
             let (s, r) = (add16(v[7], v[3]), add16(v[5], v[1]));
+            let round = splat32(1 << 10);
+            let half = |first, others: [V; 4]| {
+                let t0 = add_products(round, first, splat32(factors([1 << 13, 0])));
+                let t1 = add_products(round, first, splat32(factors([0, 1 << 13])));
+                half([t0, t1], others)
+            };
             let low = half(
-                [unpack_low16(zero(), sum), unpack_low16(zero(), difference)],
+                unpack_low16(sum, difference),
                 [
                     unpack_low16(v[2], v[6]),
                     unpack_low16(s, r),
                     unpack_low16(v[7], v[1]),
                     unpack_low16(v[5], v[3]),
                 ],
-                round,
             );
             let high = half(
-                [unpack_high16(zero(), sum), unpack_high16(zero(), difference)],
+                unpack_high16(sum, difference),
                 [
                     unpack_high16(v[2], v[6]),
                     unpack_high16(s, r),
                     unpack_high16(v[7], v[1]),
                     unpack_high16(v[5], v[3]),
                 ],
-                round,
             );
-            (low, high)
+            std::array::from_fn(|i| {
+                pack32(shift_right32::<11>(low[i]), shift_right32::<11>(high[i]))
+            })
         }
 
-        /// As `transform` of the scalar meaning, on pairs of 16-bit inputs.
+        /// Along four rows of each block, which are given as pairs of their elements, to eight
+        /// 32-bit columns.
         #[target_feature(enable = $features)]
         #[inline]
-        fn half(
-            [sum, difference]: [V; 2],
-            [v26, sr, v71, v53]: [V; 4],
-            round: V,
-        ) -> [V; 8] {
+        fn pass_along([v04, v26, v71, v53]: [V; 4]) -> [V; 8] {
+            let swap = |pairs| shuffle8(pairs, repeat(load_128(&SWAP)));
+            let (v40, v35) = (swap(v04), swap(v53));
+            let eighth = splat32(factors([1 << 13, 0]));
+            let round = splat32(1 << 17);
+            let t0 = add_products(round, add16(v04, v40), eighth);
+            let t1 = add_products(round, sub16(v04, v40), eighth);
+            let columns = half([t0, t1], [v26, add16(v71, v35), v71, v53]);
+            columns.map(|column| shift_right32::<18>(column))
+        }
+
+        /// As `transform` of the scalar meaning, on pairs of 16-bit inputs; of the first and
+        /// the fourth, sum and difference times 2^13, with what is due to rounding.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn half([t0, t1]: [V; 2], [v26, sr, v71, v53]: [V; 4]) -> [V; 8] {
+            let plus = |sum, pair, constants| {
+                add_products(sum, pair, splat32(factors(constants)))
+            };
             let times = |pair, constants| multiply_add(pair, splat32(factors(constants)));
-            // In the upper half of 32 bits they stand 2^16 times too large, and 2^13 is due.
-            let t0 = add32(shift_right32::<3>(sum), round);
-            let t1 = add32(shift_right32::<3>(difference), round);
-            let (t2, t3) = (times(v26, EVEN_2), times(v26, EVEN_3));
-            let even = [add32(t0, t3), add32(t1, t2), sub32(t1, t2), sub32(t0, t3)];
+            let minus = |[a, b]: [i32; 2]| [-a, -b];
+            let even = [
+                plus(t0, v26, EVEN_3),
+                plus(t1, v26, EVEN_2),
+                plus(t1, v26, minus(EVEN_2)),
+                plus(t0, v26, minus(EVEN_3)),
+            ];
             let (z3, z4) = (times(sr, SUM_3), times(sr, SUM_4));
             let odd = [
-                add32(times(v71, ODD_3), z4),
-                add32(times(v53, ODD_2), z3),
-                add32(times(v53, ODD_1), z4),
-                add32(times(v71, ODD_0), z3),
+                plus(z4, v71, ODD_3),
+                plus(z3, v53, ODD_2),
+                plus(z4, v53, ODD_1),
+                plus(z3, v71, ODD_0),
             ];
             [
                 add32(even[0], odd[0]),
@@ -111,40 +124,31 @@ macro_rules! islow {
             ]
         }
 
-        /// Rows become columns, in each block.
+        /// Four rows of each block, whose elements lie as [`PAIRS`] says, to pairs of elements.
         #[target_feature(enable = $features)]
         #[inline]
-        pub(in crate::jpeg) fn transpose(v: [V; 8]) -> [V; 8] {
-            let a = [
-                unpack_low16(v[0], v[1]),
-                unpack_high16(v[0], v[1]),
-                unpack_low16(v[2], v[3]),
-                unpack_high16(v[2], v[3]),
-                unpack_low16(v[4], v[5]),
-                unpack_high16(v[4], v[5]),
-                unpack_low16(v[6], v[7]),
-                unpack_high16(v[6], v[7]),
-            ];
-            let b = [
-                unpack_low32(a[0], a[2]),
-                unpack_high32(a[0], a[2]),
-                unpack_low32(a[1], a[3]),
-                unpack_high32(a[1], a[3]),
-                unpack_low32(a[4], a[6]),
-                unpack_high32(a[4], a[6]),
-                unpack_low32(a[5], a[7]),
-                unpack_high32(a[5], a[7]),
-            ];
+        fn pairs([a, b, c, d]: [V; 4]) -> [V; 4] {
+            let (ab01, ab23) = (unpack_low32(a, b), unpack_high32(a, b));
+            let (cd01, cd23) = (unpack_low32(c, d), unpack_high32(c, d));
             [
-                unpack_low64(b[0], b[4]),
-                unpack_high64(b[0], b[4]),
-                unpack_low64(b[1], b[5]),
-                unpack_high64(b[1], b[5]),
-                unpack_low64(b[2], b[6]),
-                unpack_high64(b[2], b[6]),
-                unpack_low64(b[3], b[7]),
-                unpack_high64(b[3], b[7]),
+                unpack_low64(ab01, cd01),
+                unpack_high64(ab01, cd01),
+                unpack_low64(ab23, cd23),
+                unpack_high64(ab23, cd23),
             ]
+        }
+
+        /// Eight 32-bit columns of four rows to samples less 128, a byte each: of each block its
+        /// four rows to the left, four bytes each, and to the right.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn halves(columns: [V; 8]) -> [V; 2] {
+            let four = |[a, b, c, d]: [V; 4]| {
+                let columns = pack_signed16(pack32(a, b), pack32(c, d));
+                shuffle8(columns, repeat(load_128(&ACROSS)))
+            };
+            let [a, b, c, d, e, f, g, h] = columns;
+            [four([a, b, c, d]), four([e, f, g, h])]
         }
 
         /// Whether every value of the first row is still there after two shifts to the left:
@@ -155,11 +159,17 @@ macro_rules! islow {
             all_equal16(shift_right16::<2>(shift_left16::<2>(first_row)), first_row)
         }
 
-        /// Dequantised rows to rows of samples less 128, as 16-bit numbers.
+        /// Dequantised rows to samples less 128, as `halves` has them: of the upper four rows, and of
+        /// the lower.
         #[target_feature(enable = $features)]
         #[inline]
-        fn inverse(rows: [V; 8]) -> [V; 8] {
-            transpose(pass_along(transpose(pass_down(rows))))
+        fn inverse(rows: [V; 8]) -> [[V; 2]; 2] {
+            let rows = pass_down(rows).map(|row| shuffle8(row, repeat(load_128(&PAIRS))));
+            let [a, b, c, d, e, f, g, h] = rows;
+            // Not one closure for both, which the compiler would not inline.
+            let (upper, lower) = (pairs([a, b, c, d]), pairs([e, f, g, h]));
+            let (upper, lower) = (pass_along(upper), pass_along(lower));
+            [halves(upper), halves(lower)]
         }
     };
 }
@@ -170,11 +180,12 @@ pub(in crate::jpeg) mod avx512 {
     use std::arch::x86_64::*;
 
     use crate::jpeg::transform::idct::STORE;
+    use crate::kernels::vectors::store_256;
     use crate::kernels::x86::avx512::*;
 
-    islow!(Avx512, "avx512f,avx512bw");
+    islow!(Avx512, "avx512f,avx512bw,avx512vnni");
 
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     fn transform_row(blocks: BlockRow<'_>, steps: &Steps, out: &mut [u8], stride: usize) {
         let repeated = repeated(steps);
         for x in (0..blocks.n_blocks).step_by(4) {
@@ -185,14 +196,45 @@ pub(in crate::jpeg) mod avx512 {
                 scalar(blocks, x..x + 4, steps, (&mut *out, stride));
                 continue;
             }
-            for (y, row) in inverse(dequantised).into_iter().enumerate() {
-                let samples = _mm512_cvtsepi16_epi8(row);
-                let samples = _mm256_xor_si256(samples, _mm256_set1_epi8(-128));
-                let place = &mut out[y * stride + x * 8..][..STORE];
-                // SAFETY: `place` is as long as the register.
-                unsafe { _mm256_storeu_si256(place.as_mut_ptr().cast(), samples) };
+            for (four, [left, right]) in inverse(dequantised).into_iter().enumerate() {
+                for two in 0..2 {
+                    let rows = _mm512_permutex2var_epi32(left, rows_of_four(two), right);
+                    let rows = xor(rows, _mm512_set1_epi8(-128));
+                    let y = 4 * four + 2 * two;
+                    store_row(
+                        &mut out[y * stride + x * 8..],
+                        _mm512_castsi512_si256(rows),
+                    );
+                    let lower = _mm512_extracti64x4_epi64::<1>(rows);
+                    store_row(&mut out[(y + 1) * stride + x * 8..], lower);
+                }
             }
         }
+    }
+
+    /// For rows `2 · two` and `2 · two + 1` of four: where their halves of eight bytes lie in the blocks of
+    /// a left and a right register.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn rows_of_four(two: usize) -> V {
+        const PLACES: [[u32; 16]; 2] = {
+            let mut places = [[0; 16]; 2];
+            let mut nth = 0;
+            while nth < 32 {
+                let (row, block, side) = (nth / 8, nth / 2 % 4, nth % 2);
+                places[nth as usize / 16][nth as usize % 16] =
+                    16 * side + 4 * block + row;
+                nth += 1;
+            }
+            places
+        };
+        load(&PLACES[two])
+    }
+
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn store_row(place: &mut [u8], samples: __m256i) {
+        store_256::<u8, STORE>(place.first_chunk_mut().expect("room for a row"), samples);
     }
 
     #[target_feature(enable = "avx512bw")]
@@ -261,15 +303,19 @@ pub(in crate::jpeg) mod avx2 {
                 scalar(blocks, x..x + 2, steps, (&mut *out, stride));
                 continue;
             }
-            let rows = inverse(dequantised);
-            for y in (0..8).step_by(2) {
-                let mixed = _mm256_packs_epi16(rows[y], rows[y + 1]);
-                let samples = xor(mixed, _mm256_set1_epi8(-128));
-                let samples = _mm256_permute4x64_epi64::<0b11_01_10_00>(samples);
-                let upper = _mm256_castsi256_si128(samples);
-                store_row(&mut out[y * stride + x * 8..], upper);
-                let lower = _mm256_extracti128_si256::<1>(samples);
-                store_row(&mut out[(y + 1) * stride + x * 8..], lower);
+            for (four, [left, right]) in inverse(dequantised).into_iter().enumerate() {
+                let rows = [unpack_low32(left, right), unpack_high32(left, right)];
+                for (two, rows) in rows.into_iter().enumerate() {
+                    let rows = xor(rows, _mm256_set1_epi8(-128));
+                    let rows = _mm256_permute4x64_epi64::<0b11_01_10_00>(rows);
+                    let y = 4 * four + 2 * two;
+                    store_row(
+                        &mut out[y * stride + x * 8..],
+                        _mm256_castsi256_si128(rows),
+                    );
+                    let lower = _mm256_extracti128_si256::<1>(rows);
+                    store_row(&mut out[(y + 1) * stride + x * 8..], lower);
+                }
             }
         }
     }
