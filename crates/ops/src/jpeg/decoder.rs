@@ -4,11 +4,11 @@
 //! decoded *straight* through, row by row, and leaves entry points behind; with entry points
 //! it is decoded where the region lies only, two rows at a time; anything else (progressive,
 //! several scans) goes through the coefficients of the whole image (`entropy/progressive.rs`). And a
-//! store has the coefficients already (`store/stored.rs`).
+//! store has the coefficients already (`decoder/stored.rs`).
 //! Without entry points the whole scan is read, whatever the region: a sample is good or bad
 //! by its file, not by the crop that was drawn.
 
-use std::ops::Range;
+mod stored;
 
 use super::block::{BlockRow, RowBlocks};
 use super::coefficients::Coefficients;
@@ -21,11 +21,9 @@ use super::entropy::progressive::Scans;
 use super::entropy::sequential::{BlockCodes, EntryPoint, Lane, Scan, run_one, run_two};
 use super::file::Opened;
 use super::file::code::Class;
-use super::file::frame::{ColourModel, Component, Frame, MAX_MCU_BLOCKS, Process};
+use super::file::frame::{ColourModel, Frame, MAX_MCU_BLOCKS, Process};
 use super::file::header::{self, Next};
 use super::planes::{Chroma, McuBox, Plane, Region};
-use super::store::blocks::unpack_row;
-use super::store::stored::{Group, Stored, damaged as damaged_group};
 use super::transform::idct::Steps;
 use super::{Broken, damaged, unreadable};
 use crate::error::SampleFault;
@@ -162,72 +160,6 @@ impl Decoder {
         }
         self.scans = Some(scans);
         decoded.map(|_| ())
-    }
-
-    /// Makes what `region` needs of a record of blocks into [`Self::planes`]; reads only the
-    /// row groups that hold it ([`Stored::groups_for`]).
-    ///
-    /// # Errors
-    /// [`SampleFault::Damaged`] when one of them is, or was not read.
-    pub fn decode_stored(
-        &mut self,
-        stored: &Stored<'_>,
-        region: &Region,
-        chroma: Chroma,
-    ) -> Result<(), SampleFault> {
-        let (frame, blocks) = (&stored.frame, stored.blocks);
-        let mcus = McuBox::of(frame, region, chroma);
-        self.n_planes = frame.components().len();
-        self.model = frame.model;
-        self.points.clear();
-        if self.until == Stage::Tables {
-            return Ok(());
-        }
-        self.set_planes(frame, &mcus);
-        let profile = blocks.profile();
-        let mut steps = [Steps::ZERO; 4];
-        for (steps, component) in steps.iter_mut().zip(profile.components()) {
-            *steps = Steps::new(&profile.steps(component.table));
-        }
-        for number in blocks.groups_of(mcus.down.clone()) {
-            let mut group = stored.group(number)?;
-            for mcu in blocks.mcus_of(number) {
-                let y = mcu.checked_sub(mcus.down.start).filter(|_| mcu < mcus.down.end);
-                self.stored_row(&mut group, frame, (y, &mcus.across), &steps)
-                    .map_err(|Broken| damaged_group(number, "has a broken block row"))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A row of MCUs of a row group. `y` is its number, counted from the first one wanted;
-    /// `None` where it is not.
-    fn stored_row(
-        &mut self,
-        group: &mut Group<'_>,
-        frame: &Frame,
-        (y, across): (Option<usize>, &Range<usize>),
-        steps: &[Steps; 4],
-    ) -> Result<(), Broken> {
-        let [n_across, _] = frame.n_mcus();
-        let [Lane { row: unpacked, .. }, _] = &mut self.lanes;
-        for (nth, &Component { h, v, .. }) in frame.components().iter().enumerate() {
-            for row in 0..v {
-                let packed = group.next(n_across * h).ok_or(Broken)?;
-                let Some(y) = y else { continue };
-                let n_blocks = across.len() * h;
-                unpacked.reserve(n_blocks);
-                let wanted = across.start * h..across.end * h;
-                unpack_row(self.level, packed, wanted, unpacked.blocks_mut(0..n_blocks))?;
-                if self.until == Stage::Entropy {
-                    continue;
-                }
-                let blocks = BlockRow::of_one(unpacked, n_blocks);
-                let row = y * v + row;
-                self.planes[nth].transform(self.level, row, blocks, &steps[nth]);
-            }
-        }
-        Ok(())
     }
 
     /// Makes the tables that a sequential scan of `file` is decoded with.

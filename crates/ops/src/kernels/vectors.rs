@@ -49,6 +49,18 @@ pub(crate) fn soon_written(bytes: &[u8], at: usize, len: usize) {
     let _ = (bytes, at, len);
 }
 
+/// The same for those that will be read.
+#[inline]
+pub(crate) fn soon_read(bytes: &[u8], at: usize, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in bytes.get(at..at + len).unwrap_or_default().chunks(LINE) {
+        // SAFETY: the address is a slice's, and a prefetch changes nothing but the cache.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (bytes, at, len);
+}
+
 /// Defines how a vector of `$n` bytes is loaded and stored.
 #[cfg(target_arch = "x86_64")]
 macro_rules! vector {

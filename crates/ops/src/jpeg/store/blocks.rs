@@ -19,6 +19,7 @@ use crate::jpeg::Broken;
 use crate::jpeg::block::Block;
 use crate::jpeg::zigzag::{natural, not_zero};
 use crate::kernels::Level;
+use crate::kernels::vectors::soon_read;
 
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -344,6 +345,9 @@ pub(crate) struct PackedRow<'a> {
     pub(crate) len: usize,
     /// Blocks.
     pub(crate) n_blocks: usize,
+    /// How far ahead bytes are fetched from memory: the next row group, whose checksum would wait for
+    /// it otherwise.
+    pub(crate) ahead: usize,
 }
 
 /// Unpacks the blocks `wanted` of a row to the first places of `out`. Where they go as far as
@@ -359,32 +363,69 @@ pub(crate) fn unpack_row(
 ) -> Result<(), Broken> {
     match level {
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512(proof) => x86::unpack_row_avx512(proof, row, wanted, out),
+        Level::Avx512(proof) => x86::unpack_one_avx512(proof, [row], wanted, [out]),
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2(proof) => x86::unpack_row_avx2(proof, row, wanted, out),
+        Level::Avx2(proof) => x86::unpack_one_avx2(proof, [row], wanted, [out]),
         #[cfg(target_arch = "aarch64")]
-        Level::Neon(proof) => neon::unpack_row(proof, row, wanted, out),
-        Level::Scalar => unpack_with(row, wanted, out, read),
+        Level::Neon(proof) => neon::unpack_one(proof, [row], wanted, [out]),
+        Level::Scalar => unpack_with([row], wanted, [out], read),
     }
 }
 
-/// [`unpack_row`] with one way to read a block.
-#[inline(always)]
-fn unpack_with(
-    row: PackedRow<'_>,
+/// As [`unpack_row`], of two rows of equally many blocks: a block of each in turn. A block's place
+/// depends on the one before it in its row, and while the processor waits for the one it
+/// unpacks the other.
+///
+/// # Panics
+/// When there is no room for them.
+pub(crate) fn unpack_rows(
+    level: Level,
+    rows: [PackedRow<'_>; 2],
     wanted: Range<usize>,
-    out: &mut [Block],
+    out: [&mut [Block]; 2],
+) -> Result<(), Broken> {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512(proof) => x86::unpack_two_avx512(proof, rows, wanted, out),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2(proof) => x86::unpack_two_avx2(proof, rows, wanted, out),
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon(proof) => neon::unpack_two(proof, rows, wanted, out),
+        Level::Scalar => unpack_with(rows, wanted, out, read),
+    }
+}
+
+/// Both of these, with one way to read a block.
+#[inline(always)]
+fn unpack_with<const N: usize>(
+    rows: [PackedRow<'_>; N],
+    wanted: Range<usize>,
+    out: [&mut [Block]; N],
     read: impl Fn(&[u8; WINDOW], &mut Block) -> Result<usize, Broken>,
 ) -> Result<(), Broken> {
-    let mut at = 0;
+    let mut padded = [0; WINDOW];
+    let mut at = [0; N];
     for _ in 0..wanted.start {
-        at += with_window(row.bytes, at, skip)?;
+        for (at, row) in at.iter_mut().zip(&rows) {
+            soon_read(row.bytes, *at + row.ahead, 1);
+            *at += skip(window(row.bytes, *at, &mut padded)?)?;
+        }
     }
-    for block in &mut out[..wanted.len()] {
-        at += with_window(row.bytes, at, |window| read(window, block))?;
+    let mut out = out.map(|blocks| blocks[..wanted.len()].iter_mut());
+    for _ in wanted.clone() {
+        for ((at, row), out) in at.iter_mut().zip(&rows).zip(&mut out) {
+            let block = out.next().expect("as many as are wanted");
+            soon_read(row.bytes, *at + row.ahead, 1);
+            *at += read(window(row.bytes, *at, &mut padded)?, block)?;
+        }
     }
-    let is_whole = wanted.end == row.n_blocks;
-    if at > row.len || (is_whole && at != row.len) { Err(Broken) } else { Ok(()) }
+    for (at, row) in at.into_iter().zip(rows) {
+        let is_whole = wanted.end == row.n_blocks;
+        if at > row.len || (is_whole && at != row.len) {
+            return Err(Broken);
+        }
+    }
+    Ok(())
 }
 
 /// The length of the block at the start of `window`.
@@ -397,22 +438,22 @@ fn skip(window: &[u8; WINDOW]) -> Result<usize, Broken> {
     Ok(header.end)
 }
 
-/// Shows the bytes from `at` on to a reader of a block; after the last one stand zeros.
+/// The bytes from `at` on; after the last one, zeros in `padded`.
 #[inline(always)]
-fn with_window(
-    bytes: &[u8],
+fn window<'a>(
+    bytes: &'a [u8],
     at: usize,
-    read: impl FnOnce(&[u8; WINDOW]) -> Result<usize, Broken>,
-) -> Result<usize, Broken> {
-    let rest = bytes.get(at..).ok_or(Broken)?;
-    match rest.first_chunk() {
-        Some(window) => read(window),
-        None => {
-            let mut window = [0; WINDOW];
-            window[..rest.len()].copy_from_slice(rest);
-            read(&window)
-        }
+    padded: &'a mut [u8; WINDOW],
+) -> Result<&'a [u8; WINDOW], Broken> {
+    #[cold]
+    fn pad<'a>(rest: &[u8], padded: &'a mut [u8; WINDOW]) -> &'a [u8; WINDOW] {
+        let (own, behind) = padded.split_at_mut(rest.len());
+        own.copy_from_slice(rest);
+        behind.fill(0);
+        padded
     }
+    let rest = bytes.get(at..).ok_or(Broken)?;
+    Ok(rest.first_chunk().unwrap_or_else(|| pad(rest, padded)))
 }
 
 #[cfg(test)]
@@ -424,9 +465,9 @@ mod tests {
     fn read_with(level: Level, bytes: &[u8]) -> Result<(usize, Block), Broken> {
         let mut row = [[0; 64]; 1];
         // One block of a row that has another one: its length is not held against it.
-        let packed = PackedRow { bytes, len: usize::MAX, n_blocks: 2 };
+        let packed = PackedRow { bytes, len: usize::MAX, n_blocks: 2, ahead: 64 };
         unpack_row(level, packed, 0..1, &mut row)?;
-        let len = with_window(bytes, 0, skip)?;
+        let len = skip(window(bytes, 0, &mut [0; WINDOW])?)?;
         Ok((len, row[0]))
     }
 
@@ -540,7 +581,8 @@ mod tests {
         blocks.iter().for_each(|block| write(block, &mut bytes).unwrap());
         let mut out = [[0; 64]; 20];
         for level in Level::available() {
-            let row = PackedRow { bytes: &bytes, len: bytes.len(), n_blocks: 20 };
+            let row =
+                PackedRow { bytes: &bytes, len: bytes.len(), n_blocks: 20, ahead: 64 };
             for wanted in [0..20, 7..20, 3..5, 19..20, 8..8] {
                 unpack_row(level, row, wanted.clone(), &mut out).unwrap();
                 for (nth, block) in blocks[wanted].iter().enumerate() {
@@ -556,10 +598,53 @@ mod tests {
         }
     }
 
+    /// The second row's error must not hide behind the first one's success, and the other way round.
+    #[test]
+    fn either_of_two_rows_may_be_broken() {
+        let mut bytes = Vec::new();
+        (0..9_i16).for_each(|n| write(&[n; 64], &mut bytes).unwrap());
+        let good = PackedRow { bytes: &bytes, len: bytes.len(), n_blocks: 9, ahead: 64 };
+        let cut = PackedRow { bytes: &bytes[..bytes.len() - 40], ..good };
+        let long = PackedRow { len: bytes.len() + 1, ..good };
+        let (mut a, mut b) = ([[0; 64]; 9], [[0; 64]; 9]);
+        for level in Level::available() {
+            let mut two = |rows| unpack_rows(level, rows, 0..9, [&mut a, &mut b]);
+            assert_eq!(two([good, good]), Ok(()));
+            for bad in [cut, long] {
+                assert_eq!(two([good, bad]), Err(Broken));
+                assert_eq!(two([bad, good]), Err(Broken));
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn every_block_comes_back(block in coefficients()) {
             check_round_trip(&block);
+        }
+
+        #[test]
+        fn two_rows_are_each_of_them_alone(
+            blocks in prop::collection::vec([coefficients(), coefficients()], 1..12),
+            skipped in 0..12_usize,
+        ) {
+            let n_blocks = blocks.len();
+            let wanted = skipped.min(n_blocks)..n_blocks;
+            let bytes = [0, 1].map(|nth: usize| {
+                let mut bytes = Vec::new();
+                blocks.iter().for_each(|two| write(&two[nth], &mut bytes).unwrap());
+                bytes
+            });
+            let rows = bytes.each_ref().map(|bytes| {
+                PackedRow { bytes, len: bytes.len(), n_blocks, ahead: 64 }
+            });
+            for level in Level::available() {
+                let (mut a, mut b) = (vec![[0; 64]; 12], vec![[0; 64]; 12]);
+                unpack_rows(level, rows, wanted.clone(), [&mut a, &mut b]).unwrap();
+                for (place, two) in blocks[wanted.clone()].iter().enumerate() {
+                    prop_assert_eq!([a[place], b[place]], *two);
+                }
+            }
         }
 
         #[test]

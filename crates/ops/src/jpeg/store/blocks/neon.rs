@@ -17,11 +17,19 @@ use crate::kernels::compiled::compiled;
 use crate::kernels::vectors::{load_i16, load_u8, store_i16};
 
 compiled!("neon",
-    pub(super) fn unpack_row(
+    pub(super) fn unpack_one(
         _: Neon,
-        row: PackedRow<'_>,
+        rows: [PackedRow<'_>; 1],
         wanted: Range<usize>,
-        out: &mut [Block],
+        out: [&mut [Block]; 1],
+    ) -> Result<(), Broken> = unpack_with, |window, block| read_at_once(window, block));
+
+compiled!("neon",
+    pub(super) fn unpack_two(
+        _: Neon,
+        rows: [PackedRow<'_>; 2],
+        wanted: Range<usize>,
+        out: [&mut [Block]; 2],
     ) -> Result<(), Broken> = unpack_with, |window, block| read_at_once(window, block));
 
 /// [`super::read`].

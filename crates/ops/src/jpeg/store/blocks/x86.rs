@@ -14,23 +14,31 @@ use crate::kernels::compiled::compiled;
 use crate::kernels::vectors::{load_512, store_512};
 use crate::kernels::{Avx2, Avx512};
 
-// The scalar loop with BMI2.
-compiled!("avx2,bmi1,bmi2,lzcnt,popcnt",
-    pub(super) fn unpack_row_avx2(
-        _: Avx2,
-        row: PackedRow<'_>,
-        wanted: Range<usize>,
-        out: &mut [Block],
-    ) -> Result<(), Broken> = unpack_with, read);
+/// Defines [`unpack_rows`](super::unpack_rows) for a number of rows, on AVX2 and on AVX-512.
+macro_rules! unpack {
+    ($n:literal, $avx2:ident, $avx512:ident) => {
+        // The scalar loop with BMI2.
+        compiled!("avx2,bmi1,bmi2,lzcnt,popcnt",
+            pub(super) fn $avx2(
+                _: Avx2,
+                rows: [PackedRow<'_>; $n],
+                wanted: Range<usize>,
+                out: [&mut [Block]; $n],
+            ) -> Result<(), Broken> = unpack_with, read);
 
-// All values of a block at once.
-compiled!("avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt",
-    pub(super) fn unpack_row_avx512(
-        _: Avx512,
-        row: PackedRow<'_>,
-        wanted: Range<usize>,
-        out: &mut [Block],
-    ) -> Result<(), Broken> = unpack_with, |window, block| read_at_once(window, block));
+        // All values of a block at once.
+        compiled!("avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt",
+            pub(super) fn $avx512(
+                _: Avx512,
+                rows: [PackedRow<'_>; $n],
+                wanted: Range<usize>,
+                out: [&mut [Block]; $n],
+            ) -> Result<(), Broken> = unpack_with, |window, block| read_at_once(window, block));
+    };
+}
+
+unpack!(1, unpack_one_avx2, unpack_one_avx512);
+unpack!(2, unpack_two_avx2, unpack_two_avx512);
 
 /// The numbers of a block at once.
 pub(super) fn write_row_avx512<'a>(
@@ -104,43 +112,42 @@ fn press_all(numbers: &Numbers, widths: [u32; 2], out: &mut [u8; VALUES_ROOM]) {
     }
 }
 
-/// For each width of the second values: where the eight bytes lie that hold the eight values
-/// of a group. Those of the first group begin at byte 0; the others begin after the first
-/// group, whose length is added.
-const GROUPS: [Bytes; 9] = {
-    let mut all = [Bytes([0; 64]); 9];
+/// How values of one width are read.
+#[derive(Debug)]
+struct Width {
+    /// Where the eight bytes lie that hold the eight values of a group. Groups but the first count from
+    /// the end of that.
+    groups: Bytes,
+    /// Where a value begins in its group, in bits.
+    starts: Bytes,
+    /// The bits of a value.
+    bits: Bytes,
+    /// The bit of its sign.
+    sign: Bytes,
+}
+
+/// For each width.
+static WIDTHS: [Width; 9] = {
+    const NONE: Bytes = Bytes([0; 64]);
+    let mut widths =
+        [const { Width { groups: NONE, starts: NONE, bits: NONE, sign: NONE } }; 9];
     let mut width = 0;
     while width < 9 {
+        let of_width = &mut widths[width];
         let mut at = 0;
         while at < 64 {
-            let (group, byte) = (at / 8, at % 8);
+            let (group, nth) = (at / 8, at % 8);
             let start = if group == 0 { 0 } else { (group - 1) * width };
-            all[width].0[at] = (start + byte) as u8;
+            of_width.groups.0[at] = (start + nth) as u8;
+            of_width.starts.0[at] = (nth * width) as u8;
+            of_width.bits.0[at] = ((1_u32 << width) - 1) as u8;
+            of_width.sign.0[at] = ((1_u32 << width) >> 1) as u8;
             at += 1;
         }
         width += 1;
     }
-    all
+    widths
 };
-
-/// For each width: where a value begins in its group, in bits.
-const STARTS: [Bytes; 9] = {
-    let mut all = [Bytes([0; 64]); 9];
-    let mut width = 0;
-    while width < 9 {
-        let mut at = 0;
-        while at < 64 {
-            all[width].0[at] = ((at % 8) * width) as u8;
-            at += 1;
-        }
-        width += 1;
-    }
-    all
-};
-
-/// For each width: the bits of a value, and its sign.
-const BITS: [u8; 9] = [0, 1, 3, 7, 15, 31, 63, 127, 255];
-const SIGN: [u8; 9] = [0, 1, 2, 4, 8, 16, 32, 64, 128];
 
 /// The bytes of a group that hold its first value are the lowest; a value has at most 8 bits,
 /// so it lies in eight bytes with the seven others. Group 0 has the first width, all groups
@@ -149,23 +156,23 @@ const SIGN: [u8; 9] = [0, 1, 2, 4, 8, 16, 32, 64, 128];
 #[inline]
 fn read_at_once(window: &[u8; WINDOW], block: &mut Block) -> Result<usize, Broken> {
     const FIRST_GROUP: u8 = 1;
-    const BEHIND: u64 = !0xff;
     let header = Header::read(window)?;
-    let [first, others] = header.widths.map(|width| width as usize % 9);
-    let packed: &[u8; 64] = window[header.values..].first_chunk().expect("in the window");
-    let from = load_512(&GROUPS[others].0);
-    let skip = _mm512_set1_epi8(first as i8);
-    let from = _mm512_mask_add_epi8(from, BEHIND, from, skip);
-    let grouped = _mm512_permutexvar_epi8(from, load_512(packed));
-    let starts = load_512(&STARTS[others].0);
-    let starts = _mm512_mask_mov_epi64(starts, FIRST_GROUP, load_512(&STARTS[first].0));
-    let shifted = _mm512_multishift_epi64_epi8(starts, grouped);
-    let of_widths = |table: &[u8; 9]| {
-        let others = _mm512_set1_epi8(table[others].cast_signed());
-        _mm512_mask_set1_epi8(others, !BEHIND, table[first].cast_signed())
+    let [n_first, n_others] = header.widths.map(|width| width as usize % 9);
+    let [first, others] = [n_first, n_others].map(|width| &WIDTHS[width]);
+    // Of both widths; what comes from memory takes no port that the steps below wait for.
+    let both = |first: &Bytes, others: &Bytes| {
+        _mm512_mask_mov_epi64(load_512(&others.0), FIRST_GROUP, load_512(&first.0))
     };
-    let sign = of_widths(&SIGN);
-    let bits = _mm512_and_si512(shifted, of_widths(&BITS));
+    let packed = |at: usize| -> __m512i {
+        load_512::<u8, 64>(window[at..].first_chunk().expect("in the window"))
+    };
+    let behind = packed(header.values + n_first);
+    let grouped = _mm512_permutexvar_epi8(load_512(&others.groups.0), behind);
+    let grouped = _mm512_mask_mov_epi64(grouped, FIRST_GROUP, packed(header.values));
+    let starts = both(&first.starts, &others.starts);
+    let shifted = _mm512_multishift_epi64_epi8(starts, grouped);
+    let sign = both(&first.sign, &others.sign);
+    let bits = _mm512_and_si512(shifted, both(&first.bits, &others.bits));
     let values = _mm512_sub_epi8(_mm512_xor_si512(bits, sign), sign);
     let is_positive = !_mm512_movepi8_mask(values);
     let one = _mm512_set1_epi8(1);
@@ -173,11 +180,11 @@ fn read_at_once(window: &[u8; WINDOW], block: &mut Block) -> Result<usize, Broke
     let spread = _mm512_maskz_expand_epi8(header.mask << 1, values);
     let spread = _mm512_permutexvar_epi8(load_512(&ZIGZAG.0), spread);
     let low = _mm512_cvtepi8_epi16(_mm512_castsi512_si256(spread));
-    let low = _mm512_mask_set1_epi16(low, 1, header.dc);
     let high = _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64::<1>(spread));
     let (above, below) = block.split_at_mut(32);
     store_512::<i16, 32>(above.try_into().expect("half a block"), low);
     store_512::<i16, 32>(below.try_into().expect("half a block"), high);
+    block[0] = header.dc;
     if header.has_exceptions {
         return exceptions(window, header.end, block);
     }
