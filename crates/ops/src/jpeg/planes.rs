@@ -108,7 +108,7 @@ impl Plane {
         self.origin = [mcus.across.start * c.h * BLOCK, mcus.down.start * c.v * BLOCK];
         let width = mcus.across.len() * c.h * BLOCK;
         self.stride = width.next_multiple_of(STORE);
-        self.samples.resize(self.stride * mcus.down.len() * c.v * BLOCK, 0);
+        self.make_room(mcus.down.len() * c.v * BLOCK);
     }
 
     /// Makes room for all samples of a component of `size` (columns, rows), of which one covers
@@ -117,7 +117,16 @@ impl Plane {
         let [width, height] = size;
         (self.size, self.ratio, self.origin) = (size, ratio, [0, 0]);
         self.stride = width.next_multiple_of(STORE);
-        self.samples.resize(self.stride * height.next_multiple_of(BLOCK), 0);
+        self.make_room(height.next_multiple_of(BLOCK));
+    }
+
+    /// Of so many rows. What is there stays, also behind them: zeros would take as long as a twentieth
+    /// of the transform.
+    fn make_room(&mut self, n_rows: usize) {
+        let n_samples = self.stride * n_rows;
+        if self.samples.len() < n_samples {
+            self.samples.resize(n_samples, 0);
+        }
     }
 
     /// Gives the memory back if it is more than `keep_bytes`.
