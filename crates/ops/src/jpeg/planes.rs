@@ -89,7 +89,9 @@ impl McuBox {
 /// Samples of one component.
 #[derive(Debug, Default)]
 pub struct Plane {
+    /// Those of this image come first; what is behind them is an earlier one's.
     samples: Vec<u8>,
+    n_samples: usize,
     stride: usize,
     /// Column and row of the first sample.
     origin: [usize; 2],
@@ -120,12 +122,11 @@ impl Plane {
         self.make_room(height.next_multiple_of(BLOCK));
     }
 
-    /// Of so many rows. What is there stays, also behind them: zeros would take as long as a twentieth
-    /// of the transform.
+    /// Makes room for `n_rows` rows. Old samples stay: zeroing took a twentieth of the transform's time.
     fn make_room(&mut self, n_rows: usize) {
-        let n_samples = self.stride * n_rows;
-        if self.samples.len() < n_samples {
-            self.samples.resize(n_samples, 0);
+        self.n_samples = self.stride * n_rows;
+        if self.samples.len() < self.n_samples {
+            self.samples.resize(self.n_samples, 0);
         }
     }
 
@@ -144,7 +145,7 @@ impl Plane {
         blocks: BlockRow<'_>,
         steps: &Steps,
     ) {
-        let out = &mut self.samples[row * BLOCK * self.stride..];
+        let out = &mut self.samples[row * BLOCK * self.stride..self.n_samples];
         idct::block_row(level, blocks, steps, out, self.stride);
     }
 
@@ -167,7 +168,7 @@ impl Plane {
     #[must_use]
     pub fn row(&self, y: usize, columns: Range<usize>) -> &[u8] {
         let start = (y - self.origin[1]) * self.stride;
-        let row = &self.samples[start..start + self.stride];
+        let row = &self.samples[..self.n_samples][start..start + self.stride];
         &row[columns.start - self.origin[0]..columns.end - self.origin[0]]
     }
 }

@@ -89,7 +89,7 @@ pub(crate) mod avx512 {
     };
 
     /// Adds products of 16-bit numbers, by twos. Not the intrinsic `_mm512_dpwssd_epi32`: LLVM makes a
-    /// multiplication and an addition of it where it expects the sum earlier than the factors.
+    /// multiplication and an addition of it where it expects the sum later than the factors.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vnni")]
     pub(crate) fn add_products(mut sum: V, a: V, b: V) -> V {

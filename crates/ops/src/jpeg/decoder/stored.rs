@@ -1,8 +1,8 @@
 //! From a record of blocks to planes.
 //!
-//! Where a block lies is known once the block before it in its row has been looked at, but rows say where
-//! they begin. So two rows are unpacked together, a block of each in turn ([`unpack_rows`]). The meaning is
-//! in `store/blocks.rs`.
+//! Where a block lies is known once the block before it in its row has been looked at, but a group lists
+//! the lengths of its rows. So two rows are unpacked together, a block of each in turn ([`unpack_rows`]).
+//! The meaning is in `store/blocks.rs`.
 
 use std::ops::Range;
 
@@ -80,7 +80,7 @@ impl Decoder {
         let McuBox { across, down } = wanted.mcus;
         let [n_across, _] = wanted.frame.n_mcus();
         let components = wanted.frame.components();
-        // For each number of blocks in an MCU a row that no other one has been found for.
+        // For each number of blocks across an MCU, a row that still waits for a second one.
         let mut alone: [Option<Row<'_>>; 4] = [const { None }; 4];
         for mcu in mcus {
             for (component, &Component { h, v, .. }) in components.iter().enumerate() {

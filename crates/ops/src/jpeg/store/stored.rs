@@ -2,7 +2,7 @@
 //! (`docs/store-format.md`, section 3).
 //!
 //! [`Stored`] is such a record, or those row groups of it that have been read. Where records lie
-//! in a store is `dataset`'s to know. Nothing here makes a sample: `decoder.rs` does. Read
+//! in a store is `dataset`'s to know. Nothing here makes a sample: `decoder/stored.rs` does. Read
 //! `rebuild.rs` next.
 
 #![deny(
@@ -76,8 +76,8 @@ pub(crate) struct Group<'a> {
     lengths: &'a [u8],
     /// The next block row, and all that was read behind it.
     rows: &'a [u8],
-    /// Of this group.
-    n_bytes: usize,
+    /// Length of this group in bytes.
+    group_bytes: usize,
 }
 
 impl<'a> Stored<'a> {
@@ -146,7 +146,7 @@ impl<'a> Stored<'a> {
         let behind = from_here.get(CHECKSUM_BYTES..);
         let parts = behind.and_then(|behind| behind.split_at_checked(n_bytes));
         let (lengths, rows) = parts.ok_or_else(missing)?;
-        Ok(Group { row_lengths: head.row_lengths, lengths, rows, n_bytes: own.len() })
+        Ok(Group { row_lengths: head.row_lengths, lengths, rows, group_bytes: own.len() })
     }
 }
 
@@ -155,7 +155,7 @@ impl<'a> Group<'a> {
     pub(crate) fn next(&mut self, n_blocks: usize) -> Option<PackedRow<'a>> {
         let (len, lengths) = self.lengths.split_at_checked(self.row_lengths.bytes())?;
         let len = len.iter().rev().fold(0, |len, &byte| len << 8 | usize::from(byte));
-        let row = PackedRow { bytes: self.rows, len, n_blocks, ahead: self.n_bytes };
+        let row = PackedRow { bytes: self.rows, len, n_blocks, ahead: self.group_bytes };
         self.lengths = lengths;
         self.rows = self.rows.get(len..)?;
         Some(row)

@@ -1,13 +1,15 @@
-//! Unpacking on x86. AVX-512 takes all values of a block at once; on AVX2 it is the scalar
-//! loop, compiled for a processor that shifts and counts bits in one instruction.
+//! Unpacking on x86. AVX-512 takes all values of a block at once, and puts them where they belong;
+//! AVX2 has a file of its own.
 #![allow(unsafe_code, reason = "calls code compiled for a processor known to be there")]
+
+mod avx2;
 
 use std::arch::x86_64::*;
 use std::ops::Range;
 
 use super::{
     Block, Broken, Header, Numbers, PackedRow, VALUES_ROOM, WINDOW, Written, below,
-    exceptions, read, unpack_with, write_with,
+    exceptions, unpack_with, write_with,
 };
 use crate::jpeg::zigzag::x86::{Bytes, Sent, ZIGZAG, sent_at_once};
 use crate::kernels::compiled::compiled;
@@ -17,14 +19,14 @@ use crate::kernels::{Avx2, Avx512};
 /// Defines [`unpack_rows`](super::unpack_rows) for a number of rows, on AVX2 and on AVX-512.
 macro_rules! unpack {
     ($n:literal, $avx2:ident, $avx512:ident) => {
-        // The scalar loop with BMI2.
+        // Thirty-two values of a block at once.
         compiled!("avx2,bmi1,bmi2,lzcnt,popcnt",
             pub(super) fn $avx2(
                 _: Avx2,
                 rows: [PackedRow<'_>; $n],
                 wanted: Range<usize>,
                 out: [&mut [Block]; $n],
-            ) -> Result<(), Broken> = unpack_with, read);
+            ) -> Result<(), Broken> = unpack_with, |window, block| avx2::read_at_once(window, block));
 
         // All values of a block at once.
         compiled!("avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt",
@@ -115,8 +117,8 @@ fn press_all(numbers: &Numbers, widths: [u32; 2], out: &mut [u8; VALUES_ROOM]) {
 /// How values of one width are read.
 #[derive(Debug)]
 struct Width {
-    /// Where the eight bytes lie that hold the eight values of a group. Groups but the first count from
-    /// the end of that.
+    /// Where the eight bytes lie that hold the eight values of a group. All groups but the first count from
+    /// the first one's end; it is read by itself.
     groups: Bytes,
     /// Where a value begins in its group, in bits.
     starts: Bytes,
@@ -157,16 +159,16 @@ static WIDTHS: [Width; 9] = {
 fn read_at_once(window: &[u8; WINDOW], block: &mut Block) -> Result<usize, Broken> {
     const FIRST_GROUP: u8 = 1;
     let header = Header::read(window)?;
-    let [n_first, n_others] = header.widths.map(|width| width as usize % 9);
-    let [first, others] = [n_first, n_others].map(|width| &WIDTHS[width]);
-    // Of both widths; what comes from memory takes no port that the steps below wait for.
+    let widths = header.widths.map(|width| width as usize % 9);
+    let [first, others] = widths.map(|width| &WIDTHS[width]);
+    // Of both widths. What comes from memory needs no shuffle, for which there is one port.
     let both = |first: &Bytes, others: &Bytes| {
         _mm512_mask_mov_epi64(load_512(&others.0), FIRST_GROUP, load_512(&first.0))
     };
     let packed = |at: usize| -> __m512i {
         load_512::<u8, 64>(window[at..].first_chunk().expect("in the window"))
     };
-    let behind = packed(header.values + n_first);
+    let behind = packed(header.values + widths[0]);
     let grouped = _mm512_permutexvar_epi8(load_512(&others.groups.0), behind);
     let grouped = _mm512_mask_mov_epi64(grouped, FIRST_GROUP, packed(header.values));
     let starts = both(&first.starts, &others.starts);

@@ -81,16 +81,16 @@ macro_rules! islow {
         fn pass_along([v04, v26, v71, v53]: [V; 4]) -> [V; 8] {
             let swap = |pairs| shuffle8(pairs, repeat(load_128(&SWAP)));
             let (v40, v35) = (swap(v04), swap(v53));
-            let eighth = splat32(factors([1 << 13, 0]));
+            let first = splat32(factors([1 << 13, 0]));
             let round = splat32(1 << 17);
-            let t0 = add_products(round, add16(v04, v40), eighth);
-            let t1 = add_products(round, sub16(v04, v40), eighth);
+            let t0 = add_products(round, add16(v04, v40), first);
+            let t1 = add_products(round, sub16(v04, v40), first);
             let columns = half([t0, t1], [v26, add16(v71, v35), v71, v53]);
             columns.map(|column| shift_right32::<18>(column))
         }
 
-        /// As `transform` of the scalar meaning, on pairs of 16-bit inputs; of the first and
-        /// the fourth, sum and difference times 2^13, with what is due to rounding.
+        /// As `transform` of the scalar meaning, on pairs of 16-bit inputs; of elements 0 and
+        /// 4, sum and difference times 2^13, with what is due to rounding.
         #[target_feature(enable = $features)]
         #[inline]
         fn half([t0, t1]: [V; 2], [v26, sr, v71, v53]: [V; 4]) -> [V; 8] {
