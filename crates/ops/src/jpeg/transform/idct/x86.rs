@@ -98,13 +98,7 @@ macro_rules! islow {
                 add_products(sum, pair, splat32(factors(constants)))
             };
             let times = |pair, constants| multiply_add(pair, splat32(factors(constants)));
-            let minus = |[a, b]: [i32; 2]| [-a, -b];
-            let even = [
-                plus(t0, v26, EVEN_3),
-                plus(t1, v26, EVEN_2),
-                plus(t1, v26, minus(EVEN_2)),
-                plus(t0, v26, minus(EVEN_3)),
-            ];
+            let even = even([t0, t1], v26);
             let (z3, z4) = (times(sr, SUM_3), times(sr, SUM_4));
             let odd = [
                 plus(z4, v71, ODD_3),
@@ -184,6 +178,21 @@ pub(in crate::jpeg) mod avx512 {
     use crate::kernels::x86::avx512::*;
 
     islow!(Avx512, "avx512f,avx512bw,avx512vnni");
+
+    /// The even part, of elements 2 and 6 and what came of 0 and 4: adding a product is one instruction,
+    /// so the factors of those that are subtracted are negative.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    #[inline]
+    fn even([t0, t1]: [V; 2], v26: V) -> [V; 4] {
+        let plus = |sum, constants| add_products(sum, v26, splat32(factors(constants)));
+        let minus = |[a, b]: [i32; 2]| [-a, -b];
+        [
+            plus(t0, EVEN_3),
+            plus(t1, EVEN_2),
+            plus(t1, minus(EVEN_2)),
+            plus(t0, minus(EVEN_3)),
+        ]
+    }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     fn transform_row(blocks: BlockRow<'_>, steps: &Steps, out: &mut [u8], stride: usize) {
@@ -290,6 +299,15 @@ pub(in crate::jpeg) mod avx2 {
     use crate::kernels::x86::avx2::*;
 
     islow!(Avx2, "avx2");
+
+    /// The even part, of elements 2 and 6 and what came of 0 and 4.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn even([t0, t1]: [V; 2], v26: V) -> [V; 4] {
+        let [t2, t3] = [EVEN_2, EVEN_3]
+            .map(|constants| multiply_add(v26, splat32(factors(constants))));
+        [add32(t0, t3), add32(t1, t2), sub32(t1, t2), sub32(t0, t3)]
+    }
 
     #[target_feature(enable = "avx2")]
     fn transform_row(blocks: BlockRow<'_>, steps: &Steps, out: &mut [u8], stride: usize) {
