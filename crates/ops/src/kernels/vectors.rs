@@ -41,10 +41,7 @@ integers!(u8, i16, u16, i32, u32, u64);
 #[inline]
 pub(crate) fn soon_written(bytes: &[u8], at: usize, len: usize) {
     #[cfg(target_arch = "x86_64")]
-    for line in bytes.get(at..at + len).unwrap_or_default().chunks(LINE) {
-        // SAFETY: the address is a slice's, and a prefetch changes nothing but the cache.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.as_ptr().cast()) };
-    }
+    prefetch::<_MM_HINT_ET0>(bytes, at, len);
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (bytes, at, len);
 }
@@ -53,12 +50,18 @@ pub(crate) fn soon_written(bytes: &[u8], at: usize, len: usize) {
 #[inline]
 pub(crate) fn soon_read(bytes: &[u8], at: usize, len: usize) {
     #[cfg(target_arch = "x86_64")]
-    for line in bytes.get(at..at + len).unwrap_or_default().chunks(LINE) {
-        // SAFETY: the address is a slice's, and a prefetch changes nothing but the cache.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
-    }
+    prefetch::<_MM_HINT_T0>(bytes, at, len);
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (bytes, at, len);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch<const HINT: i32>(bytes: &[u8], at: usize, len: usize) {
+    for line in bytes.get(at..at + len).unwrap_or_default().chunks(LINE) {
+        // SAFETY: the address is a slice's, and a prefetch changes nothing but the cache.
+        unsafe { _mm_prefetch::<HINT>(line.as_ptr().cast()) };
+    }
 }
 
 /// Defines how a vector of `$n` bytes is loaded and stored.

@@ -23,6 +23,8 @@ use crate::kernels::vectors::soon_read;
 
 #[cfg(target_arch = "aarch64")]
 mod neon;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod places;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

@@ -11,7 +11,8 @@
 use std::arch::aarch64::*;
 use std::ops::Range;
 
-use super::{Block, Broken, Header, PackedRow, WINDOW, exceptions, natural, unpack_with};
+use super::places::{Places, places};
+use super::{Block, Broken, Header, PackedRow, WINDOW, exceptions, unpack_with};
 use crate::kernels::Neon;
 use crate::kernels::compiled::compiled;
 use crate::kernels::vectors::{load_i16, load_u8, store_i16};
@@ -126,32 +127,7 @@ fn numbered(top: int8x16_t, to_width: int8x16_t) -> int8x16_t {
     vsubq_s8(written, vreinterpretq_s8_u8(vcgezq_s8(written)))
 }
 
-/// Where the bits of a mask stand that tell of sixteen coefficients.
-#[derive(Debug)]
-struct Places {
-    /// The byte of the mask.
-    byte: [u8; 16],
-    /// The bit in it.
-    bit: [u8; 16],
-    /// That bit and those below.
-    up_to: [u8; 16],
-}
-
-/// For each natural place.
-static PLACES: [Places; 4] = {
-    const NONE: [u8; 16] = [0; 16];
-    let mut places = [const { Places { byte: NONE, bit: NONE, up_to: NONE } }; 4];
-    let mut number = 0;
-    while number < 64 {
-        let (sixteen, at) = (natural(number) / 16, natural(number) % 16);
-        let bit = 1 << (number % 8);
-        places[sixteen].byte[at] = (number / 8) as u8;
-        places[sixteen].bit[at] = bit;
-        places[sixteen].up_to[at] = bit | (bit - 1);
-        number += 1;
-    }
-    places
-};
+static PLACES: [Places<16>; 4] = places();
 
 /// For each natural place which value comes there; 64 or more where none does. Bit k of the
 /// mask stands for coefficient k.

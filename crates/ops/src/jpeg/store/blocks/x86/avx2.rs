@@ -7,7 +7,8 @@
 
 use std::arch::x86_64::*;
 
-use super::super::{Block, Broken, Header, WINDOW, exceptions, natural};
+use super::super::places::{Places, places};
+use super::super::{Block, Broken, Header, WINDOW, exceptions};
 use crate::kernels::vectors::{load_128, load_256, store_256};
 
 /// How eight values of one width lie in as many bytes as the width has bits.
@@ -42,32 +43,7 @@ static GROUPS: [Group; 9] = {
     groups
 };
 
-/// Where the bits of a mask stand that tell of thirty-two coefficients.
-#[derive(Debug)]
-struct Places {
-    /// The byte of the mask.
-    byte: [u8; 32],
-    /// The bit in it.
-    bit: [u8; 32],
-    /// That bit and those below.
-    up_to: [u8; 32],
-}
-
-/// For each natural place.
-static PLACES: [Places; 2] = {
-    const NONE: [u8; 32] = [0; 32];
-    let mut places = [const { Places { byte: NONE, bit: NONE, up_to: NONE } }; 2];
-    let mut number = 0;
-    while number < 64 {
-        let (half, at) = (natural(number) / 32, natural(number) % 32);
-        let bit = 1 << (number % 8);
-        places[half].byte[at] = (number / 8) as u8;
-        places[half].bit[at] = bit;
-        places[half].up_to[at] = bit | (bit - 1);
-        number += 1;
-    }
-    places
-};
+static PLACES: [Places<32>; 2] = places();
 
 /// [`super::super::read`].
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
