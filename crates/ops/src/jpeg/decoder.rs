@@ -1,7 +1,7 @@
 //! From a file to planes: the one place that knows the order of the steps.
 //!
 //! Four ways lead to the same planes. A sequential file with its components in one scan is
-//! decoded *straight* through, row by row, and leaves entry points behind; with entry points
+//! decoded *straight* through (`entropy/whole.rs`) and leaves entry points behind; with entry points
 //! it is decoded where the region lies only, two rows at a time; anything else (progressive,
 //! several scans) goes through the coefficients of the whole image (`entropy/progressive.rs`). And a
 //! store has the coefficients already (`decoder/stored.rs`).
@@ -10,7 +10,7 @@
 
 mod stored;
 
-use super::block::{BlockRow, RowBlocks};
+use super::block::BlockRow;
 use super::coefficients::Coefficients;
 use super::entropy::bits::ScanData;
 use super::entropy::entry_points::{Builder, EntryPoints};
@@ -18,14 +18,17 @@ use super::entropy::lookup::Lookup;
 use super::entropy::note::{NewNote, NoteComponent, STEP_BLOCKS, step_mcus};
 use super::entropy::point::{FilePoint, per_row};
 use super::entropy::progressive::Scans;
-use super::entropy::sequential::{BlockCodes, EntryPoint, Lane, Scan, run_one, run_two};
+use super::entropy::sequential::{
+    BlockCodes, BrokenLane, EntryPoint, Lane, Scan, run_one, run_two,
+};
+use super::entropy::whole::{DecodedRow, Guessing, TakeRows, Whole};
 use super::file::Opened;
 use super::file::code::Class;
 use super::file::frame::{ColourModel, Frame, MAX_MCU_BLOCKS, Process};
 use super::file::header::{self, Next};
 use super::planes::{Chroma, McuBox, Plane, Region};
 use super::transform::idct::Steps;
-use super::{Broken, damaged, unreadable};
+use super::{Broken, damaged};
 use crate::error::SampleFault;
 use crate::kernels::Level;
 
@@ -49,6 +52,8 @@ pub struct Decoder {
     level: Level,
     /// [`Stage::Sample`], but while a benchmark runs.
     pub(crate) until: Stage,
+    /// The default, but in tests.
+    pub(crate) guessing: Guessing,
     pub(super) data: ScanData,
     /// By slot: the code of DC and that of AC.
     pub(super) codes: [[Lookup; 2]; 4],
@@ -76,6 +81,7 @@ impl Decoder {
         Self {
             level,
             until: Stage::Sample,
+            guessing: Guessing::default(),
             data: ScanData::default(),
             codes: Default::default(),
             lanes: Default::default(),
@@ -200,36 +206,29 @@ impl Decoder {
         mcus: &McuBox,
     ) -> Result<(), SampleFault> {
         let restart_interval = self.take_only_scan(file, kind)?;
-        let frame = &file.frame;
-        let [across, down] = frame.n_mcus();
-        self.set_planes(frame, mcus);
+        self.set_planes(&file.frame, mcus);
         let blocks = kind.codes(&self.codes);
-        let scan = Scan {
-            padded: self.data.padded(),
-            blocks: &blocks[..kind.n_blocks],
-            restart_interval,
-            restarts: self.data.restarts(),
+        let whole = Whole {
+            level: self.level,
+            scan: Scan {
+                padded: self.data.padded(),
+                blocks: &blocks[..kind.n_blocks],
+                restart_interval,
+                restarts: self.data.restarts(),
+            },
+            end: 8 * self.data.len() as u64,
+            size: file.frame.n_mcus(),
+            step: step_mcus(STEP_BLOCKS, kind.n_blocks),
+            guessing: self.guessing,
         };
-        let [lane, _] = &mut self.lanes;
-        lane.enter(&scan, EntryPoint::default(), 0, 8 * self.data.len() as u64);
-        let first = mcus.across.start;
-        let step = step_mcus(STEP_BLOCKS, kind.n_blocks);
-        for y in 0..down {
-            lane.begin_row(&scan, across);
-            for x in (0..across).step_by(step) {
-                let point = lane.entry_point(&scan).map_err(unreadable)?;
-                self.points.push(point);
-                let n_mcus = step.min(across - x);
-                lane.begin(&scan, n_mcus).map_err(unreadable)?;
-                run_one(self.level, &scan, lane).map_err(unreadable)?;
-            }
-            if mcus.down.contains(&y) && self.until > Stage::Entropy {
-                let part = RowPart { row: &lane.row, y: y - mcus.down.start, first };
-                kind.transform(self.level, &part, mcus, &mut self.planes);
-            }
-        }
-        self.points.push(lane.place());
-        lane.check_end(&scan)?;
+        let mut planes = ToPlanes {
+            level: self.level,
+            mcus: if self.until > Stage::Entropy { Some(mcus) } else { None },
+            kind,
+            points: &mut self.points,
+            planes: &mut self.planes,
+        };
+        whole.read(&mut self.lanes, &mut planes)?;
         self.note_points(file, kind, restart_interval);
         Ok(())
     }
@@ -321,7 +320,9 @@ impl Decoder {
             }
             let [a, b] = &mut self.lanes;
             match at_work {
-                [Some(_), Some(_)] => run_two(self.level, &scan, [a, b])?,
+                [Some(_), Some(_)] => {
+                    run_two(self.level, &scan, [a, b]).map_err(|_: BrokenLane| Broken)?;
+                }
                 [Some(_), None] => run_one(self.level, &scan, a)?,
                 [None, Some(_)] => run_one(self.level, &scan, b)?,
                 [None, None] => return Ok(()),
@@ -335,7 +336,8 @@ impl Decoder {
                     if self.until == Stage::Entropy {
                         continue;
                     }
-                    let part = RowPart { row: &lane.row, y: span.y, first };
+                    let row = DecodedRow { y: span.y, blocks: &lane.row, from: 0 };
+                    let part = RowPart { row, y: span.y, first };
                     kind.transform(self.level, &part, mcus, &mut self.planes);
                 }
             }
@@ -417,6 +419,35 @@ fn point(point: FilePoint, position: u64) -> EntryPoint {
     EntryPoint { position, dc: [a, b, c, 0] }
 }
 
+/// Makes planes of a whole scan, and notes its entry points.
+struct ToPlanes<'a> {
+    level: Level,
+    /// Those that are wanted.
+    mcus: Option<&'a McuBox>,
+    kind: &'a ScanKind,
+    points: &'a mut Builder,
+    planes: &'a mut [Plane; 4],
+}
+
+impl TakeRows for ToPlanes<'_> {
+    fn wants(&self, y: usize) -> bool {
+        self.mcus.is_some_and(|mcus| mcus.down.contains(&y))
+    }
+
+    fn point(&mut self, point: EntryPoint) {
+        self.points.push(point);
+    }
+
+    fn row(&mut self, row: DecodedRow<'_>) -> Result<(), SampleFault> {
+        if let Some(mcus) = self.mcus {
+            let y = row.y - mcus.down.start;
+            let part = RowPart { y, first: mcus.across.start, row };
+            self.kind.transform(self.level, &part, mcus, self.planes);
+        }
+        Ok(())
+    }
+}
+
 /// What a lane decodes between two entry points.
 #[derive(Debug, Clone, Copy)]
 struct Span {
@@ -461,7 +492,7 @@ pub(super) struct Part {
 
 /// A decoded row of MCUs.
 struct RowPart<'a> {
-    row: &'a RowBlocks,
+    row: DecodedRow<'a>,
     /// Its number, counted from the first one wanted.
     y: usize,
     /// MCUs before the first one wanted.
@@ -518,8 +549,8 @@ impl ScanKind {
         for &Part { component, first, h, v, steps } in self.parts() {
             for row in 0..v {
                 let blocks = BlockRow {
-                    row: part.row,
-                    in_mcu: first + row * h,
+                    row: part.row.blocks,
+                    in_mcu: part.row.from + first + row * h,
                     across: h,
                     per_mcu: self.n_blocks,
                     first: part.first * h,

@@ -1,7 +1,8 @@
 //! Entropy-coded data: bits become coefficients (T.81 Annexes F and G).
 //!
 //! ```text
-//! bits, lookup ─► sequential ─► entry_points ─► note, point
+//! bits, lookup ─► sequential ─► whole
+//!             │            └──► entry_points ─► note, point
 //!             └─► progressive
 //! ```
 //!
@@ -16,3 +17,4 @@ pub(crate) mod entry_points;
 pub(crate) mod sequential;
 
 pub(crate) mod progressive;
+pub(crate) mod whole;

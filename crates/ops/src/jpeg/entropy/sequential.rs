@@ -86,6 +86,14 @@ pub(crate) struct EntryPoint {
     pub(crate) dc: [i32; 4],
 }
 
+/// Which of two lanes met what cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BrokenLane {
+    First,
+    /// The first one can go on.
+    Second,
+}
+
 /// A place in the data and in a block. Passed by value and kept in variables, so that it stays
 /// in registers: what goes through memory waits for the store on every turn.
 ///
@@ -178,6 +186,15 @@ pub(crate) struct Lane {
     next_restart: usize,
     restart_number: u8,
     pub(crate) row: RowBlocks,
+    trail: Trail,
+}
+
+/// Where the MCUs of a lane began, if it is to mark it.
+#[derive(Debug, Default)]
+struct Trail {
+    is_kept: bool,
+    /// Behind a restart marker where one comes before the MCU.
+    marks: Vec<EntryPoint>,
 }
 
 impl Lane {
@@ -189,6 +206,7 @@ impl Lane {
         mcu: u64,
         end: u64,
     ) {
+        self.trail.is_kept = false;
         self.reader = Reader::new(scan.padded, from.position);
         self.dc = from.dc;
         self.end = end;
@@ -226,6 +244,31 @@ impl Lane {
     pub(crate) fn begin_row(&mut self, scan: &Scan<'_>, n_mcus: usize) {
         self.row.reserve(n_mcus * scan.blocks.len());
         self.in_row = 0;
+    }
+
+    /// The next MCU is number `n` of the row.
+    pub(crate) fn go_to(&mut self, scan: &Scan<'_>, n: usize) {
+        self.in_row = n * scan.blocks.len();
+    }
+
+    /// Sets out for `n_mcus` MCUs from where it has entered, with a row of blocks to itself, and
+    /// marks where each of them begins ([`Self::marks`]).
+    pub(crate) fn set_out(
+        &mut self,
+        scan: &Scan<'_>,
+        n_mcus: usize,
+    ) -> Result<(), Broken> {
+        self.begin_row(scan, n_mcus);
+        self.trail.is_kept = true;
+        self.trail.marks.clear();
+        self.trail.marks.push(self.place());
+        self.begin(scan, n_mcus)
+    }
+
+    /// Where the MCUs began that were decoded since [`Self::set_out`], and where the next one does: at
+    /// least one place.
+    pub(crate) fn marks(&self) -> &[EntryPoint] {
+        &self.trail.marks
     }
 
     /// Where the next MCU begins; takes a restart that is due before it.
@@ -324,18 +367,25 @@ impl Lane {
     }
 
     #[inline(always)]
-    fn end_mcu(&mut self, scan: &Scan<'_>, reader: Reader) -> Result<Reader, Broken> {
+    fn end_mcu(&mut self, scan: &Scan<'_>, mut reader: Reader) -> Result<Reader, Broken> {
         if reader.position() > self.end {
             return Err(Broken);
         }
         self.mcus_left -= 1;
         if scan.restart_interval > 0 {
             self.until_restart -= 1;
-            if self.until_restart == 0 && self.mcus_left > 0 {
+            if self.until_restart == 0 {
+                if self.mcus_left == 0 {
+                    return Ok(reader);
+                }
                 self.reader = reader;
                 self.restart(scan)?;
-                return Ok(self.reader);
+                reader = self.reader;
             }
+        }
+        if self.trail.is_kept {
+            let mark = EntryPoint { position: reader.position(), dc: self.dc };
+            self.trail.marks.push(mark);
         }
         Ok(reader)
     }
@@ -374,7 +424,7 @@ pub(crate) fn run_two(
     level: Level,
     scan: &Scan<'_>,
     lanes: [&mut Lane; 2],
-) -> Result<(), Broken> {
+) -> Result<(), BrokenLane> {
     avx2_kernel!(level, bmi::run_two(scan, lanes), two)
 }
 
@@ -404,7 +454,7 @@ fn one(scan: &Scan<'_>, lane: &mut Lane) -> Result<(), Broken> {
 }
 
 #[inline(always)]
-fn two(scan: &Scan<'_>, [a, b]: [&mut Lane; 2]) -> Result<(), Broken> {
+fn two(scan: &Scan<'_>, [a, b]: [&mut Lane; 2]) -> Result<(), BrokenLane> {
     let mut reader_a = a.reader.refill(scan.padded);
     let mut reader_b = b.reader.refill(scan.padded);
     let (mut table_a, mut window_a) = a.block(scan);
@@ -439,17 +489,25 @@ fn two(scan: &Scan<'_>, [a, b]: [&mut Lane; 2]) -> Result<(), Broken> {
                     }
                 }
             }
-            reader_b = b.turn(scan, reader_b)?;
             reader_a = reader_a.refill(scan.padded);
+            let Ok(turned) = b.turn(scan, reader_b) else {
+                a.reader = reader_a;
+                return Err(BrokenLane::Second);
+            };
+            reader_b = turned;
             if b.mcus_left == 0 {
                 break 'turns;
             }
             (table_b, window_b) = b.block(scan);
             continue 'turns;
         }
-        reader_a = a.turn(scan, reader_a)?;
+        reader_a = a.turn(scan, reader_a).map_err(|Broken| BrokenLane::First)?;
         if reader_b.progress >= END {
-            reader_b = b.turn(scan, reader_b)?;
+            let Ok(turned) = b.turn(scan, reader_b) else {
+                a.reader = reader_a;
+                return Err(BrokenLane::Second);
+            };
+            reader_b = turned;
         } else {
             reader_b = reader_b.refill(scan.padded);
         }

@@ -103,7 +103,7 @@ impl Groups {
     fn push(&mut self, level: Level, row: &McuRow<'_>) -> Option<()> {
         let Self { bytes, rows, n_rows } = self;
         let per_group = 16_usize.div_ceil(row.frame.v_max * frame::BLOCK);
-        if row.y.is_multiple_of(per_group) {
+        if row.decoded.y.is_multiple_of(per_group) {
             n_rows.push(0);
         }
         for (nth, component) in row.frame.components().iter().enumerate() {

@@ -15,14 +15,15 @@ use twox_hash::XxHash3_64;
 
 use super::short_checksum;
 use crate::error::SampleFault;
-use crate::jpeg::block::{Block, RowBlocks};
+use crate::jpeg::block::Block;
 use crate::jpeg::coefficients::{self, Coefficients};
 use crate::jpeg::decoder::{Decoder, Part, ScanKind};
 use crate::jpeg::entropy::bits::ScanData;
-use crate::jpeg::entropy::sequential::{EntryPoint, Scan, run_one};
+use crate::jpeg::entropy::sequential::{EntryPoint, Scan};
+use crate::jpeg::entropy::whole::{DecodedRow, TakeRows, Whole};
 use crate::jpeg::file::Opened;
 use crate::jpeg::file::frame::{Frame, Process};
-use crate::jpeg::{unreadable, unsupported};
+use crate::jpeg::unsupported;
 use crate::kernels::Level;
 
 /// A file taken apart.
@@ -42,13 +43,13 @@ pub struct Parts {
 pub fn take_apart(decoder: &mut Decoder, file: &[u8], parts: &mut Parts) -> Option<()> {
     let Parts { coefficients, remainder } = parts;
     take_apart_by_rows(decoder, file, remainder, |row| {
-        if row.y == 0 {
+        if row.decoded.y == 0 {
             let (sizes, n_components) = coefficients::sizes(row.frame);
             coefficients.set_sizes(&sizes[..n_components]);
         }
         for (nth, component) in row.frame.components().iter().enumerate() {
             for within in 0..component.v {
-                let to = coefficients.row_mut(nth, row.y * component.v + within);
+                let to = coefficients.row_mut(nth, row.decoded.y * component.v + within);
                 for (to, from) in to.iter_mut().zip(row.blocks(nth, within)) {
                     *to = *from;
                 }
@@ -84,9 +85,8 @@ pub(crate) fn take_apart_by_rows(
 /// A row of MCUs whose Huffman coding is undone.
 pub(crate) struct McuRow<'a> {
     pub(crate) frame: &'a Frame,
-    pub(crate) y: usize,
+    pub(crate) decoded: DecodedRow<'a>,
     kind: &'a ScanKind,
-    blocks: &'a RowBlocks,
 }
 
 impl<'a> McuRow<'a> {
@@ -101,10 +101,10 @@ impl<'a> McuRow<'a> {
         let Part { first, h, .. } = *part;
         let first = first + within * h;
         let [n_mcus, _] = self.frame.n_mcus();
-        let (blocks, per_mcu) = (self.blocks, self.kind.n_blocks);
+        let (decoded, per_mcu) = (self.decoded, self.kind.n_blocks);
         (0..n_mcus).flat_map(move |mcu| {
-            let first = mcu * per_mcu + first;
-            blocks.blocks(first..first + h)
+            let first = decoded.from + mcu * per_mcu + first;
+            decoded.blocks.blocks(first..first + h)
         })
     }
 }
@@ -164,25 +164,42 @@ fn undo(
     let kind = ScanKind::new(file)?;
     decoder.set_codes(file, &file.scan)?;
     let restart_interval = decoder.take_only_scan(file, &kind)?;
-    let [across, down] = file.frame.n_mcus();
     let blocks = kind.codes(&decoder.codes);
-    let scan = Scan {
-        padded: decoder.data.padded(),
-        blocks: &blocks[..kind.n_blocks],
-        restart_interval,
-        restarts: decoder.data.restarts(),
+    let whole = Whole {
+        level: decoder.level(),
+        scan: Scan {
+            padded: decoder.data.padded(),
+            blocks: &blocks[..kind.n_blocks],
+            restart_interval,
+            restarts: decoder.data.restarts(),
+        },
+        end: 8 * decoder.data.len() as u64,
+        size: file.frame.n_mcus(),
+        step: file.frame.n_mcus()[0],
+        guessing: decoder.guessing,
     };
-    let level = decoder.level();
-    let [lane, _] = &mut decoder.lanes;
-    lane.enter(&scan, EntryPoint::default(), 0, 8 * decoder.data.len() as u64);
-    for y in 0..down {
-        lane.begin_row(&scan, across);
-        lane.begin(&scan, across).map_err(unreadable)?;
-        run_one(level, &scan, lane).map_err(unreadable)?;
-        take(&McuRow { frame: &file.frame, y, kind: &kind, blocks: &lane.row })?;
+    let mut rows = AllRows { frame: &file.frame, kind: &kind, take };
+    let end = whole.read(&mut decoder.lanes, &mut rows)?;
+    Ok(DataEnd::new(&decoder.data, end.position))
+}
+
+/// Hands on every row of a scan.
+struct AllRows<'a> {
+    frame: &'a Frame,
+    kind: &'a ScanKind,
+    take: &'a mut dyn FnMut(&McuRow<'_>) -> Result<(), SampleFault>,
+}
+
+impl TakeRows for AllRows<'_> {
+    fn wants(&self, _: usize) -> bool {
+        true
     }
-    lane.check_end(&scan)?;
-    Ok(DataEnd::new(&decoder.data, lane.place().position))
+
+    fn point(&mut self, _: EntryPoint) {}
+
+    fn row(&mut self, decoded: DecodedRow<'_>) -> Result<(), SampleFault> {
+        (self.take)(&McuRow { frame: self.frame, kind: self.kind, decoded })
+    }
 }
 
 /// Whether the scan that `file` begins with holds all there is of its image.
