@@ -11,6 +11,8 @@
     reason = "codes have at most 16 bits, values 15, and entries take their fields apart"
 )]
 
+use std::ops::Range;
+
 use crate::error::SampleFault;
 use crate::jpeg::damaged;
 use crate::jpeg::file::code::{Class, Code};
@@ -86,18 +88,59 @@ impl Entry {
     }
 
     /// The value after the code at the left end of `bits`; 0 where there is none.
-    ///
-    /// Code and value are one number. What the code is in it, and what a negative value
-    /// lacks, is known to the table, whose index holds the code and the value's first bit.
     #[inline(always)]
     pub(crate) fn value(self, bits: u64) -> i16 {
-        let number = bits.wrapping_shr(self.0.wrapping_neg());
-        (number as u16).wrapping_add((self.0 >> 16) as u16).cast_signed()
+        value(self.step(), (self.0 >> 16) as u16, bits)
     }
 }
 
-/// The entries for all that the next bits can be.
-pub(crate) type Table = [Entry; 1 << LOOKUP_BITS];
+/// The entries for all that the next bits can be. Their halves are apart, because each is then read by
+/// an instruction of its own and nothing has to be taken apart or masked.
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    /// [`Entry::step`].
+    steps: [u16; 1 << LOOKUP_BITS],
+    /// Bits 16–31.
+    to_values: [u16; 1 << LOOKUP_BITS],
+}
+
+impl Table {
+    /// The number of the entry for the bits at the left end of `bits`.
+    #[inline(always)]
+    pub(crate) fn number(bits: u64) -> usize {
+        (bits >> (64 - LOOKUP_BITS)) as usize
+    }
+
+    /// [`Entry::step`] of an entry.
+    #[inline(always)]
+    pub(crate) fn step(&self, number: usize) -> u32 {
+        u32::from(self.steps[number])
+    }
+
+    /// [`Entry::value`] of an entry whose step this is.
+    #[inline(always)]
+    pub(crate) fn value(&self, number: usize, step: u32, bits: u64) -> i16 {
+        value(step, self.to_values[number], bits)
+    }
+
+    fn entry(&self, bits: u64) -> Entry {
+        let number = Self::number(bits);
+        Entry(self.step(number) | u32::from(self.to_values[number]) << 16)
+    }
+
+    fn fill(&mut self, numbers: Range<usize>, entry: Entry) {
+        self.steps[numbers.clone()].fill(entry.step() as u16);
+        self.to_values[numbers].fill((entry.0 >> 16) as u16);
+    }
+}
+
+/// Code and value are one number. What the code is in it, and what a negative value lacks, is known to
+/// the table (`to_value`), whose index holds the code and the value's first bit.
+#[inline(always)]
+fn value(step: u32, to_value: u16, bits: u64) -> i16 {
+    let number = bits.wrapping_shr(step.wrapping_neg());
+    (number as u16).wrapping_add(to_value).cast_signed()
+}
 
 /// A code made ready for decoding.
 #[derive(Debug, Clone)]
@@ -116,7 +159,10 @@ impl Default for Lookup {
     /// Of a code without codes.
     fn default() -> Self {
         Self {
-            entries: Box::new([Entry::LONG; 1 << LOOKUP_BITS]),
+            entries: Box::new(Table {
+                steps: [Entry::LONG.step() as u16; 1 << LOOKUP_BITS],
+                to_values: [0; 1 << LOOKUP_BITS],
+            }),
             limits: [0; 17],
             offsets: [0; 17],
             class: Class::Dc,
@@ -182,12 +228,13 @@ impl Lookup {
     }
 
     fn fill(&mut self, class: Class, code: &Code) {
-        let mut rest = &mut self.entries[..];
+        let mut from = 0;
         let mut symbols = code.symbols.iter();
         let mut next = 0_u64;
         for (length, &n) in (1..=LOOKUP_BITS).zip(&code.counts) {
             for &symbol in symbols.by_ref().take(usize::from(n)) {
-                let (own, later) = rest.split_at_mut(1 << (LOOKUP_BITS - length));
+                let end = from + (1 << (LOOKUP_BITS - length));
+                let positive = usize::midpoint(from, end);
                 let size = u32::from(symbol & 15);
                 // The first bit of the value belongs to the index.
                 let is_long =
@@ -200,22 +247,21 @@ impl Lookup {
                         Entry::new(class, symbol, length, bits)
                     }
                 };
-                let (negative, positive) = own.split_at_mut(own.len() / 2);
-                negative.fill(entry(0));
-                positive.fill(entry(1));
-                rest = later;
+                self.entries.fill(from..positive, entry(0));
+                self.entries.fill(positive..end, entry(1));
+                from = end;
                 next += 1;
             }
             next <<= 1;
         }
-        rest.fill(Entry::LONG);
+        self.entries.fill(from..1 << LOOKUP_BITS, Entry::LONG);
     }
 
     /// The slow way: the entry for the bits at the left end of `bits`, of which 31 or more
     /// are valid; `None` when they are no code.
     #[inline(always)]
     pub(crate) fn long(&self, bits: u64) -> Option<Entry> {
-        let entry = self.entries[(bits >> (64 - LOOKUP_BITS)) as usize];
+        let entry = self.entries.entry(bits);
         let (symbol, length) = match entry.0 >> 16 {
             known if known > 0 && entry.is_long() => (known as u8, known >> 8),
             _ => self.searched(bits)?,
@@ -233,7 +279,7 @@ impl Lookup {
     /// no code.
     #[inline]
     pub(crate) fn symbol(&self, bits: u64) -> Option<(u8, u32)> {
-        let entry = self.entries[(bits >> (64 - LOOKUP_BITS)) as usize];
+        let entry = self.entries.entry(bits);
         if self.class == Class::Progressive && entry != Entry::LONG {
             return Some(((entry.0 >> 8) as u8, entry.n_bits()));
         }
@@ -286,8 +332,9 @@ mod tests {
             let mut lookup = Lookup::default();
             lookup.set(class, &Code::standard(class, slot)).unwrap();
             let mut n_short = 0;
-            for (idx, &entry) in (0_u64..).zip(lookup.entries.iter()) {
+            for idx in 0..1_u64 << LOOKUP_BITS {
                 let bits = idx << (64 - LOOKUP_BITS);
+                let entry = lookup.entries.entry(bits);
                 let slow = lookup.long_symbol(bits);
                 let made =
                     slow.map(|(symbol, length)| Entry::new(class, symbol, length, bits));

@@ -23,7 +23,7 @@
 )]
 
 use super::bits::Restart;
-use super::lookup::{ENTRY_BITS, Entry, LOOKUP_BITS, Lookup, Table};
+use super::lookup::{ENTRY_BITS, Entry, Lookup, Table};
 use crate::error::SampleFault;
 use crate::jpeg::block::{RowBlocks, WINDOW};
 use crate::jpeg::file::frame::MAX_MCU_BLOCKS;
@@ -136,10 +136,11 @@ impl Reader {
     /// One coefficient: what it moves on by, and its value.
     #[inline(always)]
     fn step(&mut self, table: &Table) -> i16 {
-        let entry = table[(self.next >> (64 - LOOKUP_BITS)) as usize];
-        self.progress += entry.step();
-        let value = entry.value(self.next);
-        self.next <<= entry.n_bits() & 63;
+        let number = Table::number(self.next);
+        let step = table.step(number);
+        self.progress += step;
+        let value = table.value(number, step, self.next);
+        self.next <<= step & 63;
         value
     }
 
@@ -148,9 +149,10 @@ impl Reader {
     #[inline(always)]
     fn last_step(&mut self, table: &Table, padded: &[u8]) -> i16 {
         let word = self.look(padded);
-        let entry = table[(self.next >> (64 - LOOKUP_BITS)) as usize];
-        self.progress += entry.step();
-        let value = entry.value(self.next);
+        let number = Table::number(self.next);
+        let step = table.step(number);
+        self.progress += step;
+        let value = table.value(number, step, self.next);
         self.next = word << (self.progress & 63);
         value
     }
