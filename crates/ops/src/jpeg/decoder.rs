@@ -56,10 +56,10 @@ pub struct Decoder {
     pub(crate) guessing: Guessing,
     pub(super) data: ScanData,
     /// By slot: the code of DC and that of AC.
-    pub(super) codes: [[Lookup; 2]; 4],
+    pub(super) codes: Box<[[Lookup; 2]; 4]>,
     pub(super) lanes: [Lane; 2],
     /// Memory for progressive files, as soon as there was one.
-    pub(super) scans: Option<Scans>,
+    pub(super) scans: Option<Box<Scans>>,
     planes: [Plane; 4],
     n_planes: usize,
     /// What the planes of the last image are.

@@ -145,7 +145,7 @@ fn value(step: u32, to_value: u16, bits: u64) -> i16 {
 /// A code made ready for decoding.
 #[derive(Debug, Clone)]
 pub(crate) struct Lookup {
-    pub(crate) entries: Box<Table>,
+    pub(crate) entries: Table,
     /// For each length: the end of its codes, left-aligned in 16 bits, and what leads from a
     /// code to its place among the symbols.
     limits: [u32; 17],
@@ -159,10 +159,10 @@ impl Default for Lookup {
     /// Of a code without codes.
     fn default() -> Self {
         Self {
-            entries: Box::new(Table {
+            entries: Table {
                 steps: [Entry::LONG.step() as u16; 1 << LOOKUP_BITS],
                 to_values: [0; 1 << LOOKUP_BITS],
-            }),
+            },
             limits: [0; 17],
             offsets: [0; 17],
             class: Class::Dc,
