@@ -64,7 +64,7 @@ impl Columns {
         // SAFETY: an `Avx2` is proof that the processor has these instructions.
         unsafe { set(self, axis, rounding) }
         if !self.fits {
-            self.dots.set(axis);
+            self.dots.set(axis, rounding);
         }
     }
 

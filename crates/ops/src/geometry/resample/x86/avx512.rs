@@ -4,11 +4,16 @@
 //! taps of sixteen outputs; `vpdpbusd` multiplies all 64 and adds them by fours. It takes
 //! signed bytes, so a weight is split into digits to the base 256 from -128 to 127 (three for
 //! exact numerics, two for planar), and the sums of the digits are put together with shifts.
-//! Where sixteen outputs lie further apart than 64 bytes, AVX2 takes over. The meaning is in `scalar.rs`.
+//! Where sixteen outputs lie further apart than 64 bytes, `dots` takes over, and for rows too short for either
+//! AVX2. The meaning is in `scalar.rs`.
 
 #![allow(unsafe_code, reason = "functions for this processor alone are called")]
 
+mod dots;
+
 use std::arch::x86_64::*;
+
+use dots::Dots;
 
 use super::super::axis::{Axis, BLOCK, EACH_BITS, FOUR, RUNNING_BITS, Rounding};
 use super::super::scalar::FRACTION_BITS;
@@ -36,7 +41,9 @@ pub(in crate::geometry::resample) struct Columns {
     /// Whether the outputs lie near enough for the tables here.
     fits: bool,
     /// For where they do not.
-    far: avx2::Columns,
+    dots: Dots,
+    /// For short rows.
+    short: avx2::Columns,
     /// Where the window of every chunk of outputs begins.
     windows: Vec<u32>,
     /// Of every chunk, its fours of taps.
@@ -63,8 +70,12 @@ impl Columns {
     ) {
         // SAFETY: an `Avx512` is proof that the processor has these instructions.
         unsafe { set(self, axis) }
-        if !self.fits {
-            self.far.set(cpu.avx2(), axis, rounding);
+        if self.fits {
+            return;
+        }
+        self.dots.set(axis);
+        if !self.dots.fits {
+            self.short.set(cpu.avx2(), axis, rounding);
         }
     }
 
@@ -76,8 +87,8 @@ impl Columns {
         rows: &[&[u8]],
         out: &mut [u8],
     ) {
-        if !self.fits {
-            return self.far.bytes(cpu.avx2(), axis, rows, out);
+        if !self.fits && !self.dots.fits {
+            return self.short.bytes(cpu.avx2(), axis, rows, out);
         }
         // SAFETY: an `Avx512` is proof that the processor has these instructions.
         unsafe { bytes(self, axis, rows, out) }
@@ -91,8 +102,8 @@ impl Columns {
         rows: &[&[u8]],
         out: &mut [i16],
     ) {
-        if !self.fits {
-            return self.far.sixty_fourths(cpu.avx2(), axis, rows, out);
+        if !self.fits && !self.dots.fits {
+            return self.short.sixty_fourths(cpu.avx2(), axis, rows, out);
         }
         // SAFETY: an `Avx512` is proof that the processor has these instructions.
         unsafe { sixty_fourths(self, axis, rows, out) }
@@ -132,6 +143,14 @@ fn set(columns: &mut Columns, axis: &Axis) {
     }
 }
 
+/// A weight's digits, the lowest first, which are signed.
+#[inline(always)]
+fn digits(weight: i32) -> [u8; 3] {
+    // What makes the signs of the lower digits right is taken out of them again.
+    let [a, b, c, _] = (weight + 0x8080).to_le_bytes();
+    [a ^ 0x80, b ^ 0x80, c]
+}
+
 impl Step {
     /// Four taps of each output: `places` in the window and after, with `weights`.
     #[inline(always)]
@@ -148,9 +167,7 @@ impl Step {
                 let [place, ..] =
                     (place + small(tap)).min(small(WINDOW - 1)).to_le_bytes();
                 self.index[i] = place;
-                // What makes the signs of the lower digits right is taken out of them again.
-                let [a, b, c, _] = (weight + 0x8080).to_le_bytes();
-                [low[i], middle[i], high[i]] = [a ^ 0x80, b ^ 0x80, c];
+                [low[i], middle[i], high[i]] = digits(*weight);
             }
         }
     }
@@ -158,6 +175,9 @@ impl Step {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
 fn bytes(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [u8]) {
+    if !columns.fits {
+        return columns.dots.bytes(axis, rows, out);
+    }
     let n_groups = axis.n_taps / FOUR;
     if axis.is_signed() || n_groups > 2 {
         return bytes_in_any_range(columns, axis, rows, out);
@@ -201,6 +221,9 @@ fn bytes_in_any_range(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut 
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
 fn sixty_fourths(columns: &Columns, axis: &Axis, rows: &[&[u8]], out: &mut [i16]) {
+    if !columns.fits {
+        return columns.dots.sixty_fourths(axis, rows, out);
+    }
     let n_groups = axis.n_taps / FOUR;
     if n_groups > 2 {
         return sixty_fourths_of_many_taps(columns, axis, rows, out);
@@ -258,7 +281,7 @@ fn bytes_of<const SIGNED: bool, const ROWS: usize, const GROUPS: usize>(
     let mut places = split_rows::<_, ROWS>(out, n_blocks);
     let width = rows[0].len();
     let rows = rows.map(|row| &row[..width]);
-    let (last_bytes, upper_halves) = (load_512(&LAST_BYTES), load_512(&UPPER_HALVES));
+    let last_bytes = load_512(&LAST_BYTES);
     for nth in 0..n_blocks {
         let ([first, second], chunks) = (windows[nth], &chunks[nth]);
         let (mut low, mut high) =
@@ -271,9 +294,7 @@ fn bytes_of<const SIGNED: bool, const ROWS: usize, const GROUPS: usize>(
         }
         for ((low, high), places) in low.into_iter().zip(high).zip(&mut places) {
             let bytes = if SIGNED {
-                let halves = _mm512_permutex2var_epi16(low, upper_halves, high);
-                let whole = _mm512_srai_epi16::<IN_UPPER_HALF>(halves);
-                _mm512_cvtusepi16_epi8(_mm512_max_epi16(whole, _mm512_setzero_si512()))
+                bytes_in_range(low, high)
             } else {
                 let low = _mm512_slli_epi32::<TO_LAST_BYTE>(low);
                 let high = _mm512_slli_epi32::<TO_LAST_BYTE>(high);
@@ -299,7 +320,6 @@ fn sixty_fourths_of<const ROWS: usize, const GROUPS: usize>(
     let mut places = split_rows::<_, ROWS>(out, n_blocks);
     let width = rows[0].len();
     let rows = rows.map(|row| &row[..width]);
-    let middle_bytes = load_512(&MIDDLE_BYTES);
     for nth in 0..n_blocks {
         let ([first, second], chunks) = (windows[nth], &chunks[nth]);
         let (mut low, mut high) =
@@ -311,10 +331,25 @@ fn sixty_fourths_of<const ROWS: usize, const GROUPS: usize>(
             *sums = planar_sums(window(row, second), &chunks[1]);
         }
         for ((low, high), places) in low.into_iter().zip(high).zip(&mut places) {
-            let values = _mm512_permutex2var_epi8(low, middle_bytes, high);
-            store_512(&mut places[nth], values);
+            store_512(&mut places[nth], middle_halves(low, high));
         }
     }
+}
+
+/// 32 exact sums as bytes; those outside the range of a byte as 0 and 255.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn bytes_in_range(low: __m512i, high: __m512i) -> __m256i {
+    let halves = _mm512_permutex2var_epi16(low, load_512(&UPPER_HALVES), high);
+    let whole = _mm512_srai_epi16::<IN_UPPER_HALF>(halves);
+    _mm512_cvtusepi16_epi8(_mm512_max_epi16(whole, _mm512_setzero_si512()))
+}
+
+/// 32 planar sums without the bits to drop.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vbmi")]
+fn middle_halves(low: __m512i, high: __m512i) -> __m512i {
+    _mm512_permutex2var_epi8(low, load_512(&MIDDLE_BYTES), high)
 }
 
 /// The places of `ROWS` rows, `n_blocks` blocks each.

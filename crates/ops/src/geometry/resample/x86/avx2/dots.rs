@@ -1,14 +1,15 @@
 //! Outputs that lie far apart, with AVX2: each is a dot product of its own.
 //!
-//! Sixteen taps at a time become 16-bit numbers and are multiplied by their weights in two
-//! parts; eight outputs' partial sums are added up together. It is for strong reductions, of
+//! Sixteen taps at a time become 16-bit numbers and are multiplied by their weights, which in exact
+//! numerics have two parts; eight outputs' partial sums are added up together. It is for strong reductions, of
 //! which `avx2.rs` says when they are. The meaning is in `scalar.rs`.
 
 use std::arch::x86_64::*;
 
-use super::super::super::axis::{Axis, BLOCK, EACH_BITS, RUNNING_BITS};
+use super::super::super::axis::{Axis, BLOCK, EACH_BITS, RUNNING_BITS, Rounding};
 use super::super::super::scalar::{self, FRACTION_BITS};
-use super::super::{LOW_BITS, parts_of, small};
+use super::super::{LOW_BITS, small};
+use super::split;
 use crate::kernels::vectors::{load_128, load_256, store_256};
 
 /// Taps that are worked on at a time.
@@ -24,13 +25,14 @@ pub(super) struct Dots {
     n_parts: usize,
     /// Where the inputs of every output begin.
     starts: Vec<u32>,
-    /// Of every output, the high and the low parts of its weights, by sixteen.
+    /// Of every output, its weights by sixteen: of exact numerics the high and the low parts, of planar all
+    /// and nothing.
     weights: Vec<[[i16; TAPS]; 2]>,
 }
 
 impl Dots {
     /// Makes the tables for `axis`.
-    pub(super) fn set(&mut self, axis: &Axis) {
+    pub(super) fn set(&mut self, axis: &Axis, rounding: Rounding) {
         let Self { fits, n_parts, starts, weights } = self;
         let width = axis.needed().len();
         *n_parts = axis.longest.div_ceil(TAPS);
@@ -50,7 +52,7 @@ impl Dots {
             let len = axis.lens[output] as usize;
             for (tap, &weight) in ((first - start) as usize..).zip(&own[..len]) {
                 let [high, low] = &mut weights[begin + tap / TAPS];
-                [high[tap % TAPS], low[tap % TAPS]] = parts_of(weight);
+                [high[tap % TAPS], low[tap % TAPS]] = split(weight, rounding);
             }
         }
     }
@@ -68,7 +70,7 @@ impl Dots {
             for (nth, block) in blocks.iter_mut().enumerate() {
                 let mut sums = [half; BLOCK / EIGHT];
                 for (eight, sums) in sums.iter_mut().enumerate() {
-                    let eight = self.sums(row, nth * BLOCK + eight * EIGHT);
+                    let eight = self.sums::<2>(row, nth * BLOCK + eight * EIGHT);
                     *sums = _mm256_add_epi32(*sums, eight);
                     *sums = _mm256_srai_epi32::<{ EACH_BITS.cast_signed() }>(*sums);
                 }
@@ -91,8 +93,9 @@ impl Dots {
         for (row, out) in rows.iter().zip(out.chunks_exact_mut(axis.firsts.len())) {
             let (blocks, _) = out.as_chunks_mut::<{ 2 * EIGHT }>();
             for (nth, block) in blocks.iter_mut().enumerate() {
-                let low = _mm256_add_epi32(self.sums(row, 2 * nth * EIGHT), half);
-                let high = _mm256_add_epi32(self.sums(row, (2 * nth + 1) * EIGHT), half);
+                let low = _mm256_add_epi32(self.sums::<1>(row, 2 * nth * EIGHT), half);
+                let high =
+                    _mm256_add_epi32(self.sums::<1>(row, (2 * nth + 1) * EIGHT), half);
                 let packed = _mm256_packs_epi32(
                     _mm256_srai_epi32::<{ DROPPED.cast_signed() }>(low),
                     _mm256_srai_epi32::<{ DROPPED.cast_signed() }>(high),
@@ -102,13 +105,13 @@ impl Dots {
         }
     }
 
-    /// The sums of eight outputs from `first` on.
+    /// The sums of eight outputs from `first` on, of so many parts of their weights.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn sums(&self, row: &[u8], first: usize) -> __m256i {
+    fn sums<const PARTS: usize>(&self, row: &[u8], first: usize) -> __m256i {
         let mut partial = [_mm256_setzero_si256(); EIGHT];
         for (nth, partial) in partial.iter_mut().enumerate() {
-            *partial = self.partial_sums(row, first + nth);
+            *partial = self.partial_sums::<PARTS>(row, first + nth);
         }
         let [a, b, c, d, e, f, g, h] = partial;
         let low = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
@@ -122,15 +125,21 @@ impl Dots {
     /// Eight numbers whose sum is the sum of one output.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn partial_sums(&self, row: &[u8], output: usize) -> __m256i {
+    fn partial_sums<const PARTS: usize>(&self, row: &[u8], output: usize) -> __m256i {
         let inputs = row[self.starts[output] as usize..].as_chunks::<TAPS>().0;
         let weights = &self.weights[output * self.n_parts..][..self.n_parts];
-        let (mut high, mut low) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+        let mut sums = [_mm256_setzero_si256(); PARTS];
         for (inputs, parts) in inputs.iter().zip(weights) {
             let taps = _mm256_cvtepu8_epi16(load_128(inputs));
-            high = _mm256_add_epi32(high, _mm256_madd_epi16(taps, load_256(&parts[0])));
-            low = _mm256_add_epi32(low, _mm256_madd_epi16(taps, load_256(&parts[1])));
+            for (sums, part) in sums.iter_mut().zip(parts) {
+                *sums = _mm256_add_epi32(*sums, _mm256_madd_epi16(taps, load_256(part)));
+            }
         }
-        _mm256_add_epi32(_mm256_slli_epi32::<{ LOW_BITS.cast_signed() }>(high), low)
+        let mut sum = sums[0];
+        for &low in &sums[1..] {
+            sum = _mm256_slli_epi32::<{ LOW_BITS.cast_signed() }>(sum);
+            sum = _mm256_add_epi32(sum, low);
+        }
+        sum
     }
 }
