@@ -127,6 +127,10 @@ pub(crate) const UNSAFE_MODULES: &[(&str, &str)] = &[
         "calls what only some processors have",
     ),
     (
+        "crates/ops/src/geometry/resample/x86/avx512/dots.rs",
+        "checks the bounds of many inputs at once",
+    ),
+    (
         "crates/ops/src/geometry/resample/x86/avx512.rs",
         "calls what only some processors have",
     ),

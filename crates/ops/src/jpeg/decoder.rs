@@ -52,7 +52,7 @@ pub struct Decoder {
     level: Level,
     /// [`Stage::Sample`], but while a benchmark runs.
     pub(crate) until: Stage,
-    /// The default, but in tests.
+    /// The default, except in tests.
     pub(crate) guessing: Guessing,
     pub(super) data: ScanData,
     /// By slot: the code of DC and that of AC.

@@ -201,10 +201,10 @@ impl Lookup {
 
     /// Makes the table for `code`.
     pub(crate) fn set(&mut self, class: Class, code: &Code) -> Result<(), SampleFault> {
-        if self.class == class && self.code == *code {
+        // One without codes is what a refused one leaves behind, with an earlier table.
+        if self.class == class && self.code == *code && self.code != NO_CODE {
             return Ok(());
         }
-        // What fails is no table that could be the same.
         self.code = NO_CODE;
         (self.limits, self.offsets, self.class) = ([0; 17], [0; 17], class);
         self.set_canonical(class, code)?;
@@ -397,5 +397,8 @@ mod tests {
         assert!(lookup.set(Class::Ac, &bad).is_err());
         lookup.set(Class::Ac, &good).unwrap();
         assert_eq!(lookup.symbol(0b1010 << 60), Some((0, 4)));
+        assert!(lookup.set(Class::Ac, &bad).is_err());
+        lookup.set(Class::Ac, &NO_CODE).unwrap();
+        assert_eq!(lookup.symbol(0b1010 << 60), None);
     }
 }

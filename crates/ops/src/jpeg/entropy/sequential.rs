@@ -2,7 +2,7 @@
 //!
 //! This is the hot loop of the product: on photographs seven tenths of a JPEG decoder's time
 //! goes here. It is a chain, because where a symbol begins depends on the length of the one
-//! before. [`run_two`] therefore interleaves two MCU rows and hides the waiting of each
+//! before. [`run_two`] therefore interleaves two places in a scan and hides the waiting of each
 //! after the other; [`run_one`] is the same for one. Both are safe code. What a step costs
 //! is kept low by
 //!
@@ -16,7 +16,7 @@
 //! * looking ahead of the third symbol, not behind it ([`Reader::last_step`]): the load is
 //!   done when the symbol's length is known.
 //!
-//! Coefficients go to their natural places (row by row). Read `entry_points.rs` next.
+//! Coefficients go to their natural places (row by row). Read `whole.rs` next.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "counts and values are kept in as many bits as they need; the rest is cut off on purpose"
@@ -170,7 +170,7 @@ impl Reader {
     }
 }
 
-/// One row of MCUs being decoded.
+/// Consecutive MCUs being decoded: a row of the image, a part of one, or some more.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
     reader: Reader,
@@ -253,8 +253,8 @@ impl Lane {
         self.in_row = n * scan.blocks.len();
     }
 
-    /// Sets out for `n_mcus` MCUs from where it has entered, with a row of blocks to itself, and
-    /// marks where each of them begins ([`Self::marks`]).
+    /// Sets out for `n_mcus` MCUs from where it has entered, into a row of their own, and marks where
+    /// each of them begins ([`Self::marks`]).
     pub(crate) fn set_out(
         &mut self,
         scan: &Scan<'_>,

@@ -19,6 +19,7 @@ use crate::jpeg::block::Block;
 use crate::jpeg::coefficients::{self, Coefficients};
 use crate::jpeg::decoder::{Decoder, Part, ScanKind};
 use crate::jpeg::entropy::bits::ScanData;
+use crate::jpeg::entropy::note::{STEP_BLOCKS, step_mcus};
 use crate::jpeg::entropy::sequential::{EntryPoint, Scan};
 use crate::jpeg::entropy::whole::{DecodedRow, TakeRows, Whole};
 use crate::jpeg::file::Opened;
@@ -175,7 +176,8 @@ fn undo(
         },
         end: 8 * decoder.data.len() as u64,
         size: file.frame.n_mcus(),
-        step: file.frame.n_mcus()[0],
+        // Nobody asks for entry points, but only at these places the two lanes can meet.
+        step: step_mcus(STEP_BLOCKS, kind.n_blocks),
         guessing: decoder.guessing,
     };
     let mut rows = AllRows { frame: &file.frame, kind: &kind, take };

@@ -105,7 +105,7 @@ impl Dots {
         }
     }
 
-    /// The sums of eight outputs from `first` on, of so many parts of their weights.
+    /// The sums of eight outputs from `first` on, whose weights have so many `PARTS`.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn sums<const PARTS: usize>(&self, row: &[u8], first: usize) -> __m256i {
