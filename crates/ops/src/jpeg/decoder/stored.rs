@@ -55,6 +55,7 @@ impl Decoder {
         if self.until == Stage::Tables {
             return Ok(());
         }
+        stored.soon_read(blocks.groups_of(mcus.down.clone()).start);
         self.set_planes(frame, &mcus);
         let profile = blocks.profile();
         let mut steps = [Steps::ZERO; 4];

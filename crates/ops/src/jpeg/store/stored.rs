@@ -24,6 +24,7 @@ use crate::jpeg::coefficients::{self, Coefficients};
 use crate::jpeg::file::frame::{self, Frame, Process};
 use crate::jpeg::planes::{Chroma, McuBox, Region};
 use crate::kernels::Level;
+use crate::kernels::vectors::soon_read;
 
 /// Reads all coefficients of a record: [`Packer::pack`](super::packer::Packer::pack) undone.
 ///
@@ -120,6 +121,14 @@ impl<'a> Stored<'a> {
     pub fn groups_for(&self, region: &Region) -> Range<usize> {
         let mcus = McuBox::of(&self.frame, region, Chroma::Upsampled);
         self.blocks.groups_of(mcus.down)
+    }
+
+    /// Row group `number` is the first that will be read: while it is, those behind it are prefetched.
+    pub(crate) fn soon_read(&self, number: usize) {
+        let own = number..number.saturating_add(1);
+        let bytes = self.blocks.head().part_of(self.bytes, self.first_group, own);
+        let bytes = bytes.unwrap_or_default();
+        soon_read(bytes, 0, bytes.len());
     }
 
     /// A row group.
