@@ -176,7 +176,7 @@ fn undo(
         },
         end: 8 * decoder.data.len() as u64,
         size: file.frame.n_mcus(),
-        // Nobody asks for entry points, but only at these places the two lanes can meet.
+        // Nobody asks for entry points, but only at these places can the two lanes meet.
         step: step_mcus(STEP_BLOCKS, kind.n_blocks),
         guessing: decoder.guessing,
     };

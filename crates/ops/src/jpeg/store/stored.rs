@@ -123,7 +123,8 @@ impl<'a> Stored<'a> {
         self.blocks.groups_of(mcus.down)
     }
 
-    /// Row group `number` is the first that will be read: while it is, those behind it are prefetched.
+    /// Prefetches row group `number`, the first to be read. Each later one is prefetched while the one before
+    /// it is read.
     pub(crate) fn soon_read(&self, number: usize) {
         let own = number..number.saturating_add(1);
         let bytes = self.blocks.head().part_of(self.bytes, self.first_group, own);

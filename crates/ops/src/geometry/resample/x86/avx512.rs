@@ -4,8 +4,8 @@
 //! taps of sixteen outputs; `vpdpbusd` multiplies all 64 and adds them by fours. It takes
 //! signed bytes, so a weight is split into digits to the base 256 from -128 to 127 (three for
 //! exact numerics, two for planar), and the sums of the digits are put together with shifts.
-//! Where sixteen outputs lie further apart than 64 bytes, `dots` takes over; rows of less than 64 bytes are left
-//! to AVX2. The meaning is in `scalar.rs`.
+//! Where sixteen outputs lie further apart than 64 bytes, `dots` takes over; rows of less than 64 bytes, or of
+//! less than an output's taps, are left to AVX2. The meaning is in `scalar.rs`.
 
 #![allow(unsafe_code, reason = "functions for this processor alone are called")]
 

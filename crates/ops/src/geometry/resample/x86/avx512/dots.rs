@@ -3,7 +3,7 @@
 //! A register holds sixteen taps of four outputs, an output to each 128 bits; `vpdpbusd` multiplies them by
 //! a digit of their weights and adds them by fours. What remains of sixteen outputs, four sums each, is
 //! transposed and added up. It is for strong reductions, of which `avx512.rs` says when they are: on
-//! photographs of 12 megapixels seven times as fast as with AVX2. The meaning is in `scalar.rs`.
+//! photographs of 12 megapixels two to four times as fast as with AVX2. The meaning is in `scalar.rs`.
 
 #![allow(unsafe_code, reason = "the bounds of many inputs are checked at once")]
 
@@ -144,7 +144,7 @@ impl Dots {
             for (inputs, start) in four.iter_mut().zip(starts) {
                 let from = start as usize + part * TAPS;
                 // SAFETY: the row is as wide as `width`, and `set` has left room for all `n_parts` parts
-                // behind every start. (Checked each time it takes 7 % of a picture of 12 megapixels.)
+                // behind every start. (Checking each time takes 7 % of the time of a picture of 12 megapixels.)
                 let own = unsafe { row.0.get_unchecked(from..from + TAPS) };
                 *inputs = load_128(own.first_chunk::<TAPS>().expect("sixteen"));
             }
