@@ -15,7 +15,7 @@ use super::coefficients::Coefficients;
 use super::entropy::bits::ScanData;
 use super::entropy::entry_points::{Builder, EntryPoints};
 use super::entropy::lookup::Lookup;
-use super::entropy::note::{NewNote, NoteComponent, STEP_BLOCKS, step_mcus};
+use super::entropy::note::{NewNote, NoteComponent};
 use super::entropy::point::{FilePoint, per_row};
 use super::entropy::progressive::Scans;
 use super::entropy::sequential::{
@@ -210,15 +210,9 @@ impl Decoder {
         let blocks = kind.codes(&self.codes);
         let whole = Whole {
             level: self.level,
-            scan: Scan {
-                padded: self.data.padded(),
-                blocks: &blocks[..kind.n_blocks],
-                restart_interval,
-                restarts: self.data.restarts(),
-            },
+            scan: Scan::new(&self.data, &blocks[..kind.n_blocks], restart_interval),
             end: 8 * self.data.len() as u64,
             size: file.frame.n_mcus(),
-            step: step_mcus(STEP_BLOCKS, kind.n_blocks),
             guessing: self.guessing,
         };
         let mut planes = ToPlanes {
@@ -296,12 +290,8 @@ impl Decoder {
         self.gather(points, file, mcus)?;
         self.set_planes(&file.frame, mcus);
         let blocks = kind.codes(&self.codes);
-        let scan = Scan {
-            padded: self.data.padded(),
-            blocks: &blocks[..kind.n_blocks],
-            restart_interval: file.segments.tables.restart_interval,
-            restarts: self.data.restarts(),
-        };
+        let restart_interval = file.segments.tables.restart_interval;
+        let scan = Scan::new(&self.data, &blocks[..kind.n_blocks], restart_interval);
         let first = mcus.across.start % points.step();
         let n_mcus = first + mcus.across.len();
         let mut waiting = self.spans.iter();

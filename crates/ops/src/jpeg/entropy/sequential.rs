@@ -22,7 +22,7 @@
     reason = "counts and values are kept in as many bits as they need; the rest is cut off on purpose"
 )]
 
-use super::bits::Restart;
+use super::bits::{Restart, ScanData};
 use super::lookup::{ENTRY_BITS, Entry, Lookup, Table};
 use crate::error::SampleFault;
 use crate::jpeg::block::{RowBlocks, WINDOW};
@@ -75,6 +75,18 @@ pub(crate) struct Scan<'a> {
     pub(crate) restart_interval: u32,
     /// Where restart markers were.
     pub(crate) restarts: &'a [Restart],
+}
+
+impl<'a> Scan<'a> {
+    /// All of `data`, or the parts of a scan that it has.
+    pub(crate) fn new(
+        data: &'a ScanData,
+        blocks: &'a [BlockCodes<'a>],
+        restart_interval: u32,
+    ) -> Self {
+        let (padded, restarts) = (data.padded(), data.restarts());
+        Self { padded, blocks, restart_interval, restarts }
+    }
 }
 
 /// A place between two MCUs from where decoding can go on.

@@ -21,6 +21,7 @@
     reason = "a DC is kept in 16 bits, whatever its sum"
 )]
 
+use super::note::{STEP_BLOCKS, step_mcus};
 use super::sequential::{
     BlockCodes, BrokenLane, EntryPoint, Lane, Scan, run_one, run_two,
 };
@@ -70,8 +71,6 @@ pub(crate) struct Whole<'a> {
     pub(crate) end: u64,
     /// MCUs across and down.
     pub(crate) size: [usize; 2],
-    /// MCUs of a row from one entry point to the next.
-    pub(crate) step: usize,
     pub(crate) guessing: Guessing,
 }
 
@@ -108,7 +107,8 @@ impl Whole<'_> {
         let n_mcus = self.size[0] * self.size[1];
         let state = if self.is_ambiguous() { State::Off } else { State::Idle };
         let ahead = Ahead { lane: second, state, next: 0, first_mcu: None, n_wrong: 0 };
-        let mut reading = Reading { whole: self, lane, ahead, take, mcu: 0 };
+        let step = step_mcus(STEP_BLOCKS, self.scan.blocks.len());
+        let mut reading = Reading { whole: self, step, lane, ahead, take, mcu: 0 };
         while reading.mcu < n_mcus {
             reading.advance()?;
             if reading.mcu < n_mcus
@@ -168,6 +168,8 @@ enum State {
 /// A scan being read.
 struct Reading<'r, 'w, T> {
     whole: &'r Whole<'w>,
+    /// MCUs of a row from one entry point to the next. Only at these places can the two lanes meet.
+    step: usize,
     /// Reads from where the scan is known.
     lane: &'r mut Lane,
     ahead: Ahead<'r>,
@@ -179,13 +181,14 @@ struct Reading<'r, 'w, T> {
 impl<T: TakeRows> Reading<'_, '_, T> {
     /// Decodes as far as the next entry point.
     fn advance(&mut self) -> Result<(), SampleFault> {
-        let Whole { scan, size: [across, _], step, .. } = self.whole;
+        let Whole { scan, size: [across, _], .. } = self.whole;
+        let step = self.step;
         let (y, x) = (self.mcu / across, self.mcu % across);
         if x == 0 {
             self.lane.begin_row(scan, *across);
         }
         let point = self.lane.entry_point(scan).map_err(unreadable)?;
-        if x.is_multiple_of(*step) {
+        if x.is_multiple_of(step) {
             self.take.point(point);
         }
         if self.ahead.state == State::Idle {
@@ -321,7 +324,8 @@ impl<T: TakeRows> Reading<'_, '_, T> {
     /// Takes what the second lane has decoded from its mark number `mark` on, which is where the first
     /// lane is.
     fn take_over(&mut self, mark: usize) -> Result<(), SampleFault> {
-        let Whole { scan, size: [across, down], end, step, .. } = self.whole;
+        let Whole { scan, size: [across, down], end, .. } = self.whole;
+        let step = self.step;
         let here = self.lane.place();
         let marks = self.ahead.lane.marks();
         let first_dc = marks[mark].dc;
@@ -334,8 +338,7 @@ impl<T: TakeRows> Reading<'_, '_, T> {
         while at < last {
             let x = self.mcu % across;
             let n_mcus = (across - x).min(last - at);
-            for within in (0..n_mcus).filter(|within| (x + within).is_multiple_of(*step))
-            {
+            for within in (0..n_mcus).filter(|within| (x + within).is_multiple_of(step)) {
                 let point = self.ahead.lane.marks()[at + within];
                 self.take.point(moved(point, offset));
             }

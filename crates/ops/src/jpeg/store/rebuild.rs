@@ -19,7 +19,6 @@ use crate::jpeg::block::Block;
 use crate::jpeg::coefficients::{self, Coefficients};
 use crate::jpeg::decoder::{Decoder, Part, ScanKind};
 use crate::jpeg::entropy::bits::ScanData;
-use crate::jpeg::entropy::note::{STEP_BLOCKS, step_mcus};
 use crate::jpeg::entropy::sequential::{EntryPoint, Scan};
 use crate::jpeg::entropy::whole::{DecodedRow, TakeRows, Whole};
 use crate::jpeg::file::Opened;
@@ -168,16 +167,9 @@ fn undo(
     let blocks = kind.codes(&decoder.codes);
     let whole = Whole {
         level: decoder.level(),
-        scan: Scan {
-            padded: decoder.data.padded(),
-            blocks: &blocks[..kind.n_blocks],
-            restart_interval,
-            restarts: decoder.data.restarts(),
-        },
+        scan: Scan::new(&decoder.data, &blocks[..kind.n_blocks], restart_interval),
         end: 8 * decoder.data.len() as u64,
         size: file.frame.n_mcus(),
-        // Nobody asks for entry points, but only at these places can the two lanes meet.
-        step: step_mcus(STEP_BLOCKS, kind.n_blocks),
         guessing: decoder.guessing,
     };
     let mut rows = AllRows { frame: &file.frame, kind: &kind, take };
