@@ -7,19 +7,22 @@
 //! an image has, so each segment carries a seal, which callers make and check.
 //!
 //! A note is found by the [`key`] of its record (where it is), and is valid only while the file keeps its
-//! length and age ([`stamp`]) and the bytes of the record their hash. This file defines the form of a
-//! segment, not its life on a disk; nothing here opens a file.
+//! length and age ([`stamp`]) and the bytes of the record their hash. Whoever reads only a part of the record cannot
+//! compare its bytes: the note must then have the mark of the file, in which the time of its inode's last change
+//! counts, too. This file defines the form of a segment, not its life on a disk; nothing here opens a file.
 //!
 //! ```text
-//! 0   "BEINDEX2"                       all numbers little-endian
+//! 0   "BEINDEX3"                       all numbers little-endian
 //! 8   number of notes: u64
 //! 16  offset of the directory: u64
 //! 24  XXH3-64 of the directory: u64
 //! 32  seal of bytes 0 to 31 and of the directory, by a key of whoever wrote it: 32 bytes
-//! 64  the bytes of the notes, one after the other
+//! 64  the notes, one after the other, each: its file's mark, 0 for none: u64; its bytes
 //! …   the directory: 40 bytes a note, sorted by key:
-//!     key, stamp, content, offset: u64 each; length, check (XXH3-64 of its bytes): u32 each
+//!     key, stamp, content, offset: u64 each; length, check (XXH3-64 of its bytes): u32 each, with the mark
 //! ```
+//!
+//! Segments of the earlier version, "BEINDEX2", have no marks.
 
 use std::hash::Hasher as _;
 use twox_hash::XxHash3_64;
@@ -51,7 +54,8 @@ pub fn is_segment(name: &str) -> bool {
     rest.is_some_and(|rest| rest.ends_with('.'))
 }
 
-const MAGIC: &[u8; 8] = b"BEINDEX2";
+const MAGIC: &[u8; 8] = b"BEINDEX3";
+const MAGIC_WITHOUT_MARKS: &[u8; 8] = b"BEINDEX2";
 
 /// What a record is found by: its file's folder below the data root and its name there, its
 /// offset and length.
@@ -171,7 +175,7 @@ pub fn directory_range(
     header: &[u8; HEADER_BYTES],
     file_bytes: u64,
 ) -> Result<std::ops::Range<u64>, Unreadable> {
-    if !header.starts_with(MAGIC) {
+    if !header.starts_with(MAGIC) && !header.starts_with(MAGIC_WITHOUT_MARKS) {
         return Err(Unreadable("its header"));
     }
     let (n_notes, start) = (number(&header[8..]), number(&header[16..]));
@@ -180,6 +184,12 @@ pub fn directory_range(
         Some(end) if end == file_bytes && n_notes <= MAX_NOTES => Ok(start..end),
         _ => Err(Unreadable("its length")),
     }
+}
+
+/// Whether each note begins with the mark of its file, as those of this version do.
+#[must_use]
+pub fn has_marks(header: &[u8; HEADER_BYTES]) -> bool {
+    header.starts_with(MAGIC)
 }
 
 /// Reads a directory; `header` has been checked. `is_ours` is asked whether a seal is that of these

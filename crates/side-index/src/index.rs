@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bothends_dataset::side_index::{
     self as form, EXTENSION, HEADER_BYTES, Line, PREFIX, Unreadable, is_segment, stamp,
@@ -28,11 +29,21 @@ const MAX_SEGMENTS: usize = 1024;
 /// Bytes of notes that are collected before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
+/// Bytes of a mark before a note.
+const MARK_BYTES: usize = 8;
+
+/// A file that has changed less long ago than this may change again without another time: clocks of
+/// file systems tick in milliseconds, or in seconds where times have no fraction.
+const TICK_NS: i128 = 50_000_000;
+const LONG_TICK_NS: i128 = 2_000_000_000;
+
 /// The key of a note: where its record is, and the length and age of its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Name {
     key: u64,
     stamp: u64,
+    /// What tells the file from whatever else it may become, of one that can be told; else 0.
+    mark: u64,
 }
 
 impl Name {
@@ -40,14 +51,31 @@ impl Name {
     /// was last changed at this time, in nanoseconds since 1970.
     #[must_use]
     pub fn new(key: u64, (len, modified_ns): (u64, i128)) -> Self {
-        Self { key, stamp: stamp(len, modified_ns) }
+        Self { key, stamp: stamp(len, modified_ns), mark: 0 }
+    }
+
+    /// The same, and the file's inode was last changed at `changed_ns`: unless that was just now, its note can be
+    /// believed without the record's bytes ([`SideIndex::note_of`]).
+    #[must_use]
+    pub fn of_file(key: u64, age: (u64, i128), changed_ns: i128) -> Self {
+        let name = Self::new(key, age);
+        match is_at_rest(changed_ns) {
+            true => name.marked(Some(Self::exactly(key, age, changed_ns))),
+            false => name,
+        }
+    }
+
+    /// The same name, whose note is believed without the record's bytes of what `exactly` names.
+    #[must_use]
+    pub fn marked(self, exactly: Option<Self>) -> Self {
+        Self { mark: exactly.map_or(0, |exactly| exactly.stamp), ..self }
     }
 
     /// As [`Self::new`], and the file's inode was last changed at `changed_ns`: for what is believed
     /// without the record's bytes, as in the block cache.
     #[must_use]
     pub fn exactly(key: u64, (len, modified_ns): (u64, i128), changed_ns: i128) -> Self {
-        Self { key, stamp: block_cache::stamp(len, modified_ns, changed_ns) }
+        Self { key, stamp: block_cache::stamp(len, modified_ns, changed_ns), mark: 0 }
     }
 
     /// For a record of a remote object of this length, with this mark of its version (ETag), last changed at
@@ -63,7 +91,7 @@ impl Name {
         }
         let etag = etag.map_or(0, |etag| form::content(etag.as_bytes()));
         let stamp = block_cache::stamp(len, modified_ns.unwrap_or(-1), etag.into());
-        Some(Self { key, stamp })
+        Some(Self { key, stamp, mark: 0 })
     }
 
     pub(crate) fn parts(self) -> [u64; 2] {
@@ -73,8 +101,20 @@ impl Name {
     /// For a record that is not in a file: its bytes are compared anyway.
     #[must_use]
     pub fn without_file(key: u64) -> Self {
-        Self { key, stamp: 0 }
+        Self { key, stamp: 0, mark: 0 }
     }
+}
+
+/// Whether a file that was last changed then can be told from what it becomes if it changes again.
+#[must_use]
+pub fn is_at_rest(changed_ns: i128) -> bool {
+    let tick = match changed_ns % 1_000_000_000 {
+        0 => LONG_TICK_NS,
+        _ => TICK_NS,
+    };
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now_ns = i128::try_from(since.as_nanos()).unwrap_or(0);
+    now_ns.saturating_sub(changed_ns) > tick
 }
 
 /// The side index of a data set.
@@ -92,6 +132,7 @@ struct Segment {
     file: File,
     lines: Vec<Line>,
     len_bytes: u64,
+    has_marks: bool,
 }
 
 /// Where the side index is kept, and how large it is.
@@ -144,32 +185,37 @@ impl SideIndex {
     /// Copies the note of the record with these `bytes` to `note`; false if there is none that
     /// matches the bytes.
     pub fn look_up(&self, name: Name, bytes: &[u8], note: &mut Vec<u8>) -> bool {
+        let is_its = |line: &Line| line.content == form::content(bytes);
+        let mark = self.find(name, |segment, line| {
+            is_its(line).then(|| segment.note(line, note)).flatten()
+        });
+        // It was made when nobody could tell the file from another, or by a version that did not.
+        if mark == Some(0) && name.mark != 0 {
+            self.keep(name, bytes, note);
+        }
+        mark.is_some()
+    }
+
+    /// What `read` makes of the newest note of this name of which it makes something.
+    fn find<T>(
+        &self,
+        name: Name,
+        mut read: impl FnMut(&Segment, &Line) -> Option<T>,
+    ) -> Option<T> {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        segments.iter().any(|segment| {
+        segments.iter().find_map(|segment| {
             let line = form::find(&segment.lines, name.key);
-            let line = line.filter(|line| line.stamp == name.stamp);
-            line.is_some_and(|line| {
-                note.resize(line.len as usize, 0);
-                line.content == form::content(bytes)
-                    && segment.file.read_exact_at(note, line.offset).is_ok()
-                    && line.fits(note)
-            })
+            let line = line.filter(|line| line.stamp == name.stamp)?;
+            read(segment, line)
         })
     }
 
-    /// Copies the note of the record with this name to `note`, without comparing bytes; false if
-    /// there is none. For callers that verify what they read against the checksums in the note:
-    /// only these reveal a file that was changed in place with its length and age restored.
+    /// Copies the note of the record with this name to `note`, without comparing bytes; false if there is none that
+    /// was made of the very file. For callers that read a part of a record, and hold that against the checksums in
+    /// the note.
     pub fn note_of(&self, name: Name, note: &mut Vec<u8>) -> bool {
-        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        segments.iter().any(|segment| {
-            let line = form::find(&segment.lines, name.key);
-            let line = line.filter(|line| line.stamp == name.stamp);
-            line.is_some_and(|line| {
-                note.resize(line.len as usize, 0);
-                segment.file.read_exact_at(note, line.offset).is_ok() && line.fits(note)
-            })
-        })
+        let is_its = |mark: &u64| *mark == name.mark && name.mark != 0;
+        self.find(name, |segment, line| segment.note(line, note).filter(is_its)).is_some()
     }
 
     /// Keeps a note about the record with these `bytes`.
@@ -186,7 +232,7 @@ impl SideIndex {
             });
         }
         if let Growing::Draft(writing) = &mut *growing
-            && writing.push([name.key, name.stamp, content], note).is_err()
+            && writing.push([name.key, name.stamp, content], name.mark, note).is_err()
         {
             *growing = Growing::Failed;
         }
@@ -233,16 +279,25 @@ impl Drop for SideIndex {
 }
 
 impl Writing {
-    fn push(&mut self, name: [u64; 3], note: &[u8]) -> Result<(), bothends_io::IoError> {
-        let offset = self.offset + self.pending.len() as u64;
-        let Some(line) = Line::new(name, offset, note) else { return Ok(()) };
+    fn push(
+        &mut self,
+        name: [u64; 3],
+        mark: u64,
+        note: &[u8],
+    ) -> Result<(), bothends_io::IoError> {
+        let (before, start) = (self.pending.len(), self.offset);
+        let offset = start + before as u64;
+        self.pending.extend(mark.to_le_bytes());
+        self.pending.extend_from_slice(note);
+        let line = Line::new(name, offset, &self.pending[before..]);
         // A full cache only costs speed: what it has is still used.
         let directory = (self.lines.len() + 1) * size_of::<Line>();
-        if offset + (note.len() + directory) as u64 > self.room_bytes {
+        let end = start + (self.pending.len() + directory) as u64;
+        let Some(line) = line.filter(|_| end <= self.room_bytes) else {
+            self.pending.truncate(before);
             return Ok(());
-        }
+        };
         self.lines.push(line);
-        self.pending.extend_from_slice(note);
         if self.pending.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
     }
 
@@ -263,7 +318,21 @@ impl Writing {
         let len_bytes = self.offset + directory.len() as u64;
         // Where a file system gives it to somebody else nobody would ever read it.
         let file = open_own(&path).inspect_err(|_| drop(std::fs::remove_file(&path)));
-        Some(Segment { file: file.ok()?, lines: self.lines, len_bytes })
+        Some(Segment { file: file.ok()?, lines: self.lines, len_bytes, has_marks: true })
+    }
+}
+
+impl Segment {
+    /// Copies a note to `note`; the mark of its file, 0 for none. `None` where it is damaged.
+    fn note(&self, line: &Line, note: &mut Vec<u8>) -> Option<u64> {
+        note.resize(line.len as usize, 0);
+        self.file.read_exact_at(note, line.offset).ok().filter(|()| line.fits(note))?;
+        if !self.has_marks {
+            return Some(0);
+        }
+        let mark = u64::from_le_bytes(*note.first_chunk()?);
+        note.drain(..MARK_BYTES);
+        Some(mark)
     }
 }
 
@@ -294,7 +363,7 @@ fn read(path: &Path, key: &Key) -> io::Result<Segment> {
         key.fits(Use::Notes, parts, seal)
     });
     let lines = lines.map_err(unreadable)?;
-    Ok(Segment { file, lines, len_bytes: len })
+    Ok(Segment { file, lines, len_bytes: len, has_marks: form::has_marks(&header) })
 }
 
 #[cfg(test)]
@@ -308,7 +377,7 @@ mod tests {
         SideIndex::open(Place { data, is_folder: true, beside, cache: None })
     }
 
-    const NAME: Name = Name { key: 7, stamp: 8 };
+    const NAME: Name = Name { key: 7, stamp: 8, mark: 9 };
 
     fn known(index: &SideIndex, name: Name, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut note = Vec::new();
@@ -331,6 +400,71 @@ mod tests {
         let mut note = Vec::new();
         assert!(other.note_of(NAME, &mut note) && note == b"note");
         assert!(!other.note_of(Name { stamp: 9, ..NAME }, &mut note), "older");
+        // Set back to its age, which the bytes alone reveal.
+        let set_back = Name { mark: 10, ..NAME };
+        assert!(!other.note_of(set_back, &mut note));
+        assert_eq!(known(&other, set_back, b"image").as_deref(), Some(&b"note"[..]));
+    }
+
+    /// A file that nobody could tell from another: its note is held against the bytes.
+    #[test]
+    fn without_a_mark_no_note_is_believed() {
+        let root = tempfile::tempdir().unwrap();
+        let index = beside(root.path());
+        let unmarked = Name { mark: 0, ..NAME };
+        index.keep(unmarked, b"image", b"note");
+        index.publish();
+        let mut note = Vec::new();
+        assert!(!index.note_of(unmarked, &mut note) && !index.note_of(NAME, &mut note));
+        assert_eq!(known(&index, NAME, b"image").as_deref(), Some(&b"note"[..]));
+    }
+
+    /// Segments of the earlier version count for whole records, and no note of theirs is believed without.
+    #[test]
+    fn notes_without_marks_are_still_read() {
+        let root = tempfile::tempdir().unwrap();
+        let index = beside(root.path());
+        index.keep(NAME, b"image", b"note");
+        drop(index);
+        let path = std::fs::read_dir(root.path()).unwrap().next().unwrap().unwrap();
+        let lines = [Line::new([7, 8, form::content(b"image")], 64, b"note").unwrap()];
+        let key = Folders::of(Place {
+            data: root.path(),
+            is_folder: true,
+            beside: Beside::Written,
+            cache: None,
+        });
+        let key = key.key().unwrap();
+        let (directory, mut header) =
+            form::seal(&mut lines.clone(), 68, |parts| key.seal(Use::Notes, parts));
+        header[7] = b'2';
+        let seal = key.seal(Use::Notes, [&header[..32], &directory]);
+        header[32..].copy_from_slice(&seal);
+        std::fs::write(path.path(), [&header[..], b"note", &directory].concat()).unwrap();
+        let index = beside(root.path());
+        assert!(!index.note_of(NAME, &mut Vec::new()));
+        assert_eq!(known(&index, NAME, b"image").as_deref(), Some(&b"note"[..]));
+        // From now on it has a mark, and is kept no third time.
+        index.publish();
+        assert!(index.note_of(NAME, &mut Vec::new()));
+        assert!(known(&index, NAME, b"image").is_some());
+        index.publish();
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_file_that_has_just_changed_is_not_at_rest() {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let now_ns = i128::try_from(since.as_nanos()).unwrap();
+        assert!(!is_at_rest(now_ns) && !is_at_rest(now_ns + LONG_TICK_NS));
+        let whole_second = now_ns / 1_000_000_000 * 1_000_000_000;
+        assert!(!is_at_rest(whole_second));
+        assert!(is_at_rest(whole_second - 3 * LONG_TICK_NS));
+        assert!(is_at_rest(now_ns / 1_000 * 1_000 - 4 * TICK_NS + 1));
+        assert_eq!(Name::of_file(1, (2, 3), now_ns).mark, 0);
+        let at_rest = [0, 1].map(|ns| Name::of_file(1, (2, 3), ns));
+        assert!(at_rest[0].mark != 0 && at_rest[0].mark != at_rest[1].mark);
+        assert_eq!(at_rest[0].parts(), at_rest[1].parts());
     }
 
     #[test]
