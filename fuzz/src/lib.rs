@@ -27,8 +27,8 @@ use bothends_ops::decode::{ImageDecoder, decode};
 use bothends_ops::image::Image;
 use bothends_ops::jpeg::rebuild::{Parts, put_together, take_apart};
 use bothends_ops::jpeg::{
-    Chroma, Coefficients, Decoder, EntryPoints, Opened, Plane, Region, ScanNote, Stored,
-    unpack,
+    Chroma, Coefficients, Decoder, EntryPoints, Noted, Opened, Plane, Region, ScanNote,
+    Stored, unpack,
 };
 use bothends_ops::kernels::Level;
 use bothends_ops::{Finish, Pipeline, Scratch};
@@ -243,11 +243,28 @@ pub fn side_index(bytes: &[u8]) {
         *place ^= byte;
     }
     decode(EntryPoints::new(&note));
+    [&note, bytes].into_iter().for_each(|note| decode_noted(note, image));
     // An overlay keeps the length, and so the number of codes and tables: the bytes alone need not.
     [&note, bytes]
         .into_iter()
         .filter_map(ScanNote::read)
         .for_each(|note| keeps_rules(&note));
+}
+
+/// Decodes the middle of an image by this note, from the bytes that the note names.
+fn decode_noted(note: &[u8], image: &[u8]) {
+    thread_local!(static DECODER: RefCell<Decoder> = RefCell::default());
+    let Ok(noted) = Noted::new(note, 0, &[]) else { return };
+    let Size { height, width } = noted.size();
+    let [height, width] = [height, width].map(|side| side as usize);
+    let region = Region { rows: height / 3..height / 3 + 1, columns: 0..width };
+    let Some(named) = noted.bytes_for(&region) else { return };
+    let bytes = image.get(named.start as usize..image.len().min(named.end as usize));
+    if let Ok(noted) = Noted::new(note, named.start, bytes.unwrap_or_default()) {
+        DECODER.with_borrow_mut(|decoder| {
+            let _ = decoder.decode_noted(&noted, &region, Chroma::Upsampled);
+        });
+    }
 }
 
 /// Everything that a note says is there and within what a machine that decodes it has room for.

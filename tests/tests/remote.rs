@@ -7,6 +7,7 @@
 )]
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -17,10 +18,11 @@ use bothends_core::sample::SampleKey;
 use bothends_core::setting::Setting;
 use bothends_pack::{Files, LIST, Missing, PackConfig, pack, write_to};
 use bothends_runtime::{
-    BadPolicy, Loader, Runtime, RuntimeError, one_line_with, options, survey,
+    BadPolicy, Loader, RunResult, Runtime, RuntimeError, one_line_with, options, survey,
 };
 use bothends_storage::conformance::each_listed;
 use bothends_storage::{Answer, Asked, Double, Location, Options, StorageError};
+use bothends_tests::programs::program;
 use bothends_tests::servers::{self, BUCKET};
 use bothends_tests::{N_GENERATED, Setup, assert_whole, cifar_batches, cql, generated};
 
@@ -498,5 +500,39 @@ fn real_servers_give_the_same_stream() -> Result<()> {
         }
         same(&format!("redis://{}/0?prefix=set/", server.at), &Options::default())?;
     }
+    Ok(())
+}
+
+/// Once the side index knows the images, only those bytes of them are fetched that the crops need.
+#[test]
+fn later_runs_fetch_the_rows_that_crops_need() -> Result<()> {
+    let server = servers::seaweedfs("two runs over SeaweedFS with a side index")?;
+    let Some(server) = server else { return Ok(()) };
+    let (data, home) = (generated()?, tempfile::tempdir()?);
+    for (name, bytes) in
+        files(&data)?.into_iter().filter(|(name, _)| name.ends_with(".jpg"))
+    {
+        servers::put(server.at, &format!("/{BUCKET}/set/{name}"), &bytes)?;
+    }
+    // An object that changed just now may change again without another time.
+    std::thread::sleep(Duration::from_secs(3));
+    let run = || -> Result<(u64, String)> {
+        let mut command = Command::new(program("bothends")?);
+        command.args(["run", "--data", &format!("s3://{BUCKET}/set"), "--workers", "2"]);
+        command.args(["--recipe", "imagenet-train", "--digest", "--json", "-"]);
+        command
+            .envs(["XDG_CACHE_HOME", "XDG_STATE_HOME"].map(|name| (name, home.path())));
+        command.env("AWS_ENDPOINT_URL", format!("http://{}", server.at));
+        command.env("AWS_SKIP_SIGNATURE", "true").env("AWS_ALLOW_HTTP", "true");
+        let output = command.output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let result: RunResult = serde_json::from_slice(&output.stdout)?;
+        let digest = result.epochs[0].stream_digest.clone();
+        let fetches = result.fetches.context("figures of the fetches")?;
+        Ok((fetches.bytes, digest.context("a digest")?))
+    };
+    let (whole, expected) = run()?;
+    let (part, digest) = run()?;
+    ensure!(digest == expected && part < whole * 9 / 10, "{part} of {whole} bytes");
     Ok(())
 }

@@ -13,6 +13,7 @@ use std::convert::Infallible;
 use std::fmt::Debug;
 use std::fs::Metadata;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -64,6 +65,9 @@ pub struct Identity {
     pub place: (u64, u64),
     /// Its length and last change.
     pub age: Age,
+    /// When its inode was last changed, in nanoseconds since 1970: what no program sets back. `None` of an object
+    /// of a remote store.
+    pub changed_ns: Option<i128>,
 }
 
 /// Whether a file system's files keep their numbers.
@@ -82,10 +86,13 @@ impl Identity {
             Numbers::Changing => 0,
         };
         let place = (metadata.dev(), number);
-        Self { place, age: (metadata.len(), modified_ns) }
+        let changed_ns = i128::from(metadata.ctime()) * 1_000_000_000
+            + i128::from(metadata.ctime_nsec());
+        let changed_ns = Some(changed_ns);
+        Self { place, age: (metadata.len(), modified_ns), changed_ns }
     }
 
-    /// A hash of all of it; never 0.
+    /// A hash of its place and its age; never 0.
     pub(crate) fn mark(&self) -> u64 {
         let (dev, ino) = self.place;
         let (len, modified_ns) = self.age;
@@ -133,6 +140,9 @@ pub struct Wanted<'a> {
     pub mark: Option<&'a FileMark>,
 }
 
+/// Which part of what is wanted is enough where it lies in this file; `None`: all of it is needed.
+pub type Choose<'a> = &'a mut dyn FnMut(&Identity) -> Option<Range<u32>>;
+
 /// A place that holds the files of a data set, and what is known of its images.
 ///
 /// # Contract
@@ -148,6 +158,21 @@ pub trait Store: Send + Sync + Debug {
     /// a store that can tell.
     fn read(&self, wanted: Wanted<'_>, dst: &mut Vec<u8>)
     -> Result<Identity, StoreError>;
+
+    /// As [`Self::read`], except that `choose` may name a part of what is wanted as soon as it is known which
+    /// file it is: only that is read then. Also which part it was; a store may read all of it
+    /// without asking.
+    ///
+    /// # Errors
+    /// As of [`Self::read`].
+    fn read_part(
+        &self,
+        wanted: Wanted<'_>,
+        _choose: Choose<'_>,
+        dst: &mut Vec<u8>,
+    ) -> Result<(Identity, Option<Range<u32>>), StoreError> {
+        Ok((self.read(wanted, dst)?, None))
+    }
 
     /// Has these bytes brought nearer, if that can be done without waiting for them: they will be read
     /// soon. May wait for the file to open. What goes wrong is for `read` to say.
@@ -406,9 +431,18 @@ impl FileStore {
 impl Store for FileStore {
     fn read(
         &self,
-        Wanted { path, offset, len, .. }: Wanted<'_>,
+        wanted: Wanted<'_>,
         dst: &mut Vec<u8>,
     ) -> Result<Identity, StoreError> {
+        self.read_part(wanted, &mut |_| None, dst).map(|(identity, _)| identity)
+    }
+
+    fn read_part(
+        &self,
+        Wanted { path, offset, len, .. }: Wanted<'_>,
+        choose: Choose<'_>,
+        dst: &mut Vec<u8>,
+    ) -> Result<(Identity, Option<Range<u32>>), StoreError> {
         let open = self.open_to_read(path)?;
         let wrong = |source| StoreError { path: open.path.clone(), source };
         let end = offset.checked_add(u64::from(len));
@@ -420,9 +454,11 @@ impl Store for FileStore {
             );
             return Err(wrong(io::Error::new(io::ErrorKind::UnexpectedEof, why)));
         }
-        dst.resize(len as usize, 0);
-        open.file.read_exact_at(dst, offset).map_err(wrong)?;
-        Ok(open.identity)
+        let part = choose(&open.identity);
+        let Range { start, end } = part.clone().unwrap_or(0..len);
+        dst.resize(end.saturating_sub(start) as usize, 0);
+        open.file.read_exact_at(dst, offset + u64::from(start)).map_err(wrong)?;
+        Ok((open.identity, part))
     }
 
     /// Into the page cache, which the kernel does on its own. A file that is opened for it stays open for the

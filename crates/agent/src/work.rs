@@ -10,17 +10,18 @@ pub(crate) mod line;
 pub(crate) mod results;
 pub(crate) mod shares;
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bothends_core::one_line;
-use bothends_core::sample::{Encoding, Extent, FileIdx, SampleKey};
-use bothends_dataset::{Piece, WrongChecksum};
+use bothends_core::sample::{Encoding, Extent, FileIdx, Record, RecordPart, SampleKey};
+use bothends_dataset::{Piece, Table, WrongChecksum};
 use bothends_ops::{OpsError, SampleFault, Scratch};
-use bothends_side_index::Name;
+use bothends_side_index::{Name, SideIndex};
 
 use crate::costs::{SampleWork, ThreadClock};
 use crate::session::{Agreed, Known};
-use crate::store::{Identity, Store, Wanted};
+use crate::store::{Choose, Identity, Store, Wanted};
 use results::Original;
 
 /// A longer record's memory is not kept for the next.
@@ -118,6 +119,40 @@ impl Site<'_> {
         table.piece(key.sample, |blocks| pipeline.groups_for(key, blocks).ok())
     }
 
+    /// Reads a sample's record, or the row groups of one, to `bytes`, or the part of it that `choose` names; which
+    /// file it was, and which part.
+    fn read(
+        self,
+        key: SampleKey,
+        piece: Piece,
+        bytes: &mut Vec<u8>,
+        choose: Choose<'_>,
+    ) -> Result<(Identity, Option<Range<u32>>), Fault> {
+        let table = &self.agreed.known.table;
+        let Extent { file, offset, len } = piece.extent;
+        let path = table.file_path(file);
+        let wanted = Wanted { path: &path, offset, len, mark: table.mark(file) };
+        let read = self.store.read_part(wanted, choose, bytes);
+        let (identity, part) = read.map_err(|e| match e.is_of_machine() {
+            true => Fault::Machine(one_line(&e)),
+            false => Fault::Unread(one_line(&e)),
+        })?;
+        let (file_len, _) = identity.age;
+        if table.file_len(key.sample).is_some_and(|expected| expected != file_len) {
+            return Err(Fault::Unread(format!(
+                "{path} has {file_len} bytes here, but {len} in the host's copy of the data; \
+                 synchronise this device's data root"
+            )));
+        }
+        if !self.agreed.seen.is_same(file, &identity) {
+            return Err(Fault::Machine(format!(
+                "{path} was replaced or changed on the device since this session began; \
+                 begin another run to use the new one"
+            )));
+        }
+        Ok((identity, part))
+    }
+
     /// Whether the session would make the sample of this very file.
     fn has(self, (file, identity): &(FileIdx, Identity)) -> bool {
         let table = &self.agreed.known.table;
@@ -203,6 +238,8 @@ impl Bench {
         Ok(Attempt { work, fault: None, is_damaged, source, origin })
     }
 
+    /// Makes a sample of its record, or of those rows of it that the side index knows to be enough. Which file it
+    /// was read from.
     fn make(
         &mut self,
         site: Site<'_>,
@@ -211,37 +248,49 @@ impl Bench {
         place: &mut [u8],
     ) -> Result<Identity, Fault> {
         let Known { table, pipeline, .. } = &*site.agreed.known;
-        let Extent { file, offset, len } = piece.extent;
-        let path = table.file_path(file);
+        // What a store holds needs no entry points.
+        let is_indexed = table.encoding() == Encoding::Image && piece.is_record();
+        let index = site.store.side_index().filter(|_| is_indexed);
+        let Self { record, note, scratch } = self;
+        let mut choose = |identity: &Identity| {
+            let name = name_of(table, key, identity);
+            let is_known = index.is_some_and(|index| index.note_of(name, note));
+            let rows = pipeline.scan_for(key, note).filter(|_| is_known)?;
+            (rows.end <= piece.extent.len).then_some(rows)
+        };
+        let (mut identity, rows) = site.read(key, piece, record, &mut choose)?;
+        if let Some(rows) = rows {
+            let part = RecordPart::Scan { from: rows.start };
+            let record = Record {
+                part,
+                entry_points: note,
+                ..Record::new(record, Encoding::Image)
+            };
+            if pipeline.run(scratch, key, record, place).is_ok() {
+                return Ok(identity);
+            }
+            // They are not what they were: the whole record says what it is now.
+            (identity, _) = site.read(key, piece, &mut self.record, &mut |_| None)?;
+        }
+        self.make_of_record(site, (key, piece), (&identity, index), place)?;
+        Ok(identity)
+    }
+
+    /// Makes a sample of its record, or the row groups of one, which have been read from the file of that
+    /// identity; keeps what is new of it.
+    fn make_of_record(
+        &mut self,
+        site: Site<'_>,
+        (key, piece): (SampleKey, Piece),
+        (identity, index): (&Identity, Option<&SideIndex>),
+        place: &mut [u8],
+    ) -> Result<(), Fault> {
+        let Known { table, pipeline, .. } = &*site.agreed.known;
         let Self { record: bytes, scratch, note } = self;
-        let wanted = Wanted { path: &path, offset, len, mark: table.mark(file) };
-        let identity =
-            site.store.read(wanted, bytes).map_err(|e| match e.is_of_machine() {
-                true => Fault::Machine(one_line(&e)),
-                false => Fault::Unread(one_line(&e)),
-            })?;
-        let (file_len, _) = identity.age;
-        if table.file_len(key.sample).is_some_and(|expected| expected != file_len) {
-            return Err(Fault::Unread(format!(
-                "{path} has {file_len} bytes here, but {len} in the host's copy of the data; \
-                 synchronise this device's data root"
-            )));
-        }
-        if !site.agreed.seen.is_same(file, &identity) {
-            return Err(Fault::Machine(format!(
-                "{path} was replaced or changed on the device since this session began; \
-                 begin another run to use the new one"
-            )));
-        }
         let record = table.record(key.sample, piece, bytes);
         let mut record = record.map_err(|WrongChecksum| Fault::Bad)?;
-        // What a store holds needs no entry points.
-        let is_indexed =
-            record.encoding == Encoding::Image && record.row_groups.is_none();
-        let index = site.store.side_index().filter(|_| is_indexed);
-        let index = index
-            .map(|index| (index, Name::new(table.index_key(key.sample), identity.age)));
-        if index.is_some_and(|(index, name)| index.look_up(name, bytes, note)) {
+        let name = name_of(table, key, identity);
+        if index.is_some_and(|index| index.look_up(name, bytes, note)) {
             record.entry_points = note;
         }
         pipeline.run(scratch, key, record, place).map_err(|error| {
@@ -252,9 +301,18 @@ impl Bench {
             Fault::Beyond(u64::from(size.height) * u64::from(size.width))
         })?;
         let new = scratch.new_entry_points();
-        if let Some((index, name)) = index.filter(|_| !new.is_empty()) {
+        if let Some(index) = index.filter(|_| !new.is_empty()) {
             index.keep(name, bytes, new);
         }
-        Ok(identity)
+        Ok(())
+    }
+}
+
+/// What the side index knows a sample's record by that lies in this file.
+fn name_of(table: &Table, key: SampleKey, identity: &Identity) -> Name {
+    let index_key = table.index_key(key.sample);
+    match identity.changed_ns {
+        Some(changed_ns) => Name::of_file(index_key, identity.age, changed_ns),
+        None => Name::new(index_key, identity.age),
     }
 }

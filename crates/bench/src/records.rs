@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::ids::{EpochIdx, SampleId};
-use bothends_core::sample::{Encoding, Record, RowGroups, SampleKey};
+use bothends_core::sample::{Encoding, Record, RecordPart, RowGroups, SampleKey};
 use bothends_dataset::Table;
 use bothends_io::Folder;
 use bothends_ops::jpeg::{Decoder, Packed, Packer};
@@ -130,10 +130,10 @@ impl Records {
         });
         let Some((packed, blocks)) = known else { return Ok(self.record(idx)) };
         let groups = pipeline.groups_for(key, blocks)?;
-        let row_groups = Some(RowGroups { blocks, first: groups.start });
-        let part = blocks.head().part_of(&packed.groups, 0, groups);
-        let bytes = part.expect("groups of this image");
-        Ok(Record { row_groups, ..Record::new(bytes, self.encoding) })
+        let part = RecordPart::RowGroups(RowGroups { blocks, first: groups.start });
+        let bytes = blocks.head().part_of(&packed.groups, 0, groups);
+        let bytes = bytes.expect("groups of this image");
+        Ok(Record { part, ..Record::new(bytes, self.encoding) })
     }
 
     /// Its random numbers in an epoch.

@@ -18,7 +18,7 @@ use std::ops::Range;
 use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::ids::{Label, SampleId};
 use bothends_core::recipe::RecordShape;
-use bothends_core::sample::{Encoding, Extent, FileIdx, Record, RowGroups};
+use bothends_core::sample::{Encoding, Extent, FileIdx, Record, RecordPart, RowGroups};
 use twox_hash::XxHash3_64;
 
 use crate::error::DatasetError;
@@ -36,8 +36,45 @@ pub use manifest::MANIFEST_VERSION;
 pub struct Piece {
     /// Where it lies.
     pub extent: Extent,
-    /// The first row group in it, where the record is kept as blocks.
-    first_group: Option<usize>,
+    part: PiecePart,
+}
+
+/// Which part of a record a piece is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PiecePart {
+    /// All of one that is not kept as blocks.
+    Record,
+    /// Row groups, from this one on.
+    RowGroups { first: usize },
+    /// Rows of a JPEG's scan, from this byte of the record on.
+    Scan { from: u32 },
+}
+
+impl Piece {
+    /// Whether it is a whole record, which is not kept as blocks.
+    #[must_use]
+    pub fn is_record(&self) -> bool {
+        self.part == PiecePart::Record
+    }
+
+    /// Whether it is a part of a JPEG's scan.
+    #[must_use]
+    pub fn is_scan(&self) -> bool {
+        matches!(self.part, PiecePart::Scan { .. })
+    }
+
+    /// Of a whole JPEG the part of its scan in these bytes of it; `None` where this is no whole record, or does
+    /// not have them.
+    #[must_use]
+    pub fn scan(&self, bytes: Range<u32>) -> Option<Self> {
+        let Range { start, end } = bytes;
+        let len = end.checked_sub(start).filter(|_| end <= self.extent.len)?;
+        let offset = self.extent.offset.checked_add(start.into())?;
+        self.is_record().then_some(Self {
+            extent: Extent { offset, len, ..self.extent },
+            part: PiecePart::Scan { from: start },
+        })
+    }
 }
 
 /// A record is not as it was written.
@@ -165,7 +202,7 @@ impl Table {
     ) -> Piece {
         let extent = self.extent(sample);
         let Some(blocks) = self.blocks(sample) else {
-            return Piece { extent, first_group: None };
+            return Piece { extent, part: PiecePart::Record };
         };
         let head = blocks.head();
         let groups = choose(blocks).filter(|groups| groups.end <= head.n_groups());
@@ -173,11 +210,12 @@ impl Table {
         let bytes = head.bytes_of(groups.clone());
         let len = u32::try_from(bytes.end - bytes.start).unwrap_or(u32::MAX);
         let extent = Extent { offset: extent.offset + bytes.start, len, ..extent };
-        Piece { extent, first_group: Some(groups.start) }
+        Piece { extent, part: PiecePart::RowGroups { first: groups.start } }
     }
 
     /// The bytes of a piece as a record. Those of a whole record are held against its
-    /// checksum, if it has one; row groups have their own, which who decodes them looks at.
+    /// checksum, if it has one; row groups have their own, and so have rows of a scan in their note, which
+    /// who decodes them looks at.
     ///
     /// # Errors
     /// [`WrongChecksum`].
@@ -188,11 +226,12 @@ impl Table {
         bytes: &'a [u8],
     ) -> Result<Record<'a>, WrongChecksum> {
         let mut record = Record::new(bytes, self.encoding);
-        match (piece.first_group, self.blocks(sample)) {
-            (Some(first), Some(blocks)) => {
-                record.row_groups = Some(RowGroups { blocks, first });
+        match (piece.part, self.blocks(sample)) {
+            (PiecePart::RowGroups { first }, Some(blocks)) => {
+                record.part = RecordPart::RowGroups(RowGroups { blocks, first });
             }
-            (Some(_), None) | (None, _) => {
+            (PiecePart::Scan { from }, _) => record.part = RecordPart::Scan { from },
+            (PiecePart::RowGroups { .. }, None) | (PiecePart::Record, _) => {
                 let known = self.checksum(sample);
                 if known.is_some_and(|known| known != XxHash3_64::oneshot(bytes)) {
                     return Err(WrongChecksum);

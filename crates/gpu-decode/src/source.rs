@@ -139,7 +139,8 @@ impl TableSource {
         let index = self.side_index.clone().ok_or(NotHere::OtherForm)?;
         let open = self.open(file).map_err(|_| NotHere::OtherForm)?;
         batch.read_by(offset, open.block());
-        let name = Name::new(self.table.index_key(key.sample), open.age());
+        let index_key = self.table.index_key(key.sample);
+        let name = Name::of_file(index_key, open.age(), open.changed_ns());
         let mut bytes = std::mem::take(&mut self.memory.note);
         let is_known = index.note_of(name, &mut bytes);
         let note = ScanNote::read(&bytes).filter(|_| is_known).ok_or(NotHere::OtherForm);
@@ -221,7 +222,8 @@ impl Source for TableSource {
         read.map_err(|error| error.to_string())?;
         let opened = table.record(key.sample, piece, record);
         let mut opened = opened.map_err(|error| error.to_string())?;
-        let name = Name::new(table.index_key(key.sample), file.age());
+        let index_key = table.index_key(key.sample);
+        let name = Name::of_file(index_key, file.age(), file.changed_ns());
         let index = self.side_index.as_ref();
         if index.is_some_and(|index| index.look_up(name, record, note)) {
             opened.entry_points = note;

@@ -15,7 +15,7 @@ use std::{fs, io};
 use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::{Recipe, Size};
-use bothends_core::sample::{Encoding, Record, RowGroups, SampleKey};
+use bothends_core::sample::{Encoding, Record, RecordPart, RowGroups, SampleKey};
 use bothends_core::tensor::SampleShape;
 use bothends_ops::decode::ImageDecoder;
 use bothends_ops::image::Image;
@@ -163,8 +163,8 @@ impl Side {
         for seed in sum..sum.saturating_add(N_REGIONS) {
             let key = SampleKey { seed, epoch: EpochIdx(0), sample: SampleId(0) };
             let (first, bytes) = groups_of(self.crops.groups_for(key, blocks)?);
-            let row_groups = Some(RowGroups { blocks, first });
-            let record = Record { row_groups, ..Record::new(bytes, Encoding::Image) };
+            let part = RecordPart::RowGroups(RowGroups { blocks, first });
+            let record = Record { part, ..Record::new(bytes, Encoding::Image) };
             let mut crops = [(); 2].map(|()| vec![0; CROP.len()]);
             let file = Record::new(file, Encoding::Image);
             for (record, crop) in [file, record].into_iter().zip(&mut crops) {

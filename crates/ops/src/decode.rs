@@ -25,7 +25,7 @@ mod tiff;
 mod webp;
 
 use bothends_core::recipe::{Size, Truncated};
-use bothends_core::sample::{Encoding, Record};
+use bothends_core::sample::{Encoding, Record, RecordPart};
 
 pub(crate) use self::format::Format;
 use self::picture::Picture;
@@ -62,7 +62,7 @@ pub(crate) fn need_bytes(
 /// Whether the slow path may take a record that the fast one found to have `fault`.
 pub(crate) fn is_recoverable(record: &Record<'_>, fault: &SampleFault) -> bool {
     record.encoding == Encoding::Image
-        && record.row_groups.is_none()
+        && record.part == RecordPart::Whole
         && matches!(
             fault,
             SampleFault::Damaged { format: "JPEG", .. }

@@ -44,7 +44,7 @@ mod rows;
 pub(crate) mod lenient;
 
 pub use self::coefficients::Coefficients;
-pub use self::decoder::{Decoder, Stage};
+pub use self::decoder::{Decoder, Noted, Stage};
 pub use self::entropy::entry_points::EntryPoints;
 pub use self::entropy::note::{ScanBlock, ScanCode, ScanNote, ScanPoint};
 pub use self::file::Opened;

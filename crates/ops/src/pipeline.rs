@@ -15,7 +15,7 @@ use std::ops::Range;
 use bothends_core::blocks::Blocks;
 use bothends_core::recipe::step::Step;
 use bothends_core::recipe::{Decision, Misfit, Numerics, Recipe, Size};
-use bothends_core::sample::{Record, SampleKey};
+use bothends_core::sample::{Record, RecordPart, SampleKey};
 use bothends_core::tensor::{SampleShape, Views};
 
 use self::fused::{crop_picture, crop_rows};
@@ -28,7 +28,7 @@ use crate::finish::Finish;
 use crate::geometry::resample::TakesRows;
 use crate::geometry::resize::Crop;
 use crate::image::Image;
-use crate::jpeg::{Region, Stage, Stored};
+use crate::jpeg::{Noted, Region, Stage, Stored};
 use crate::kernels::Level;
 
 pub use self::layout::{ComponentLayout, CropLayout};
@@ -225,8 +225,8 @@ impl Pipeline {
         };
         let (size, need) = need_bytes(record, picture.as_ref());
         // A part of a record says nothing of the whole one's length.
-        let is_part = record.row_groups.is_some();
-        self.room.admits(size, (!is_part).then_some(record.bytes.len()))?;
+        let is_whole = record.part == RecordPart::Whole;
+        self.room.admits(size, is_whole.then_some(record.bytes.len()))?;
         let turn = self.room.take(size, need)?;
         let done = work(scratch, picture);
         scratch.release_above(self.room.keep_bytes());
@@ -337,6 +337,18 @@ impl Pipeline {
             Some(Step::Resize { part, .. }) => stored.groups_for(&Region::of(part)),
             _ => 0..blocks.head().n_groups(),
         })
+    }
+
+    /// The bytes of a JPEG's record that the sample of `key` is made of, where `note` describes the image: the
+    /// rows of its scan below the box. `None` where all of the record is needed: the note is another one, or the
+    /// recipe does not begin with a decode and a resize.
+    #[must_use]
+    pub fn scan_for(&self, key: SampleKey, note: &[u8]) -> Option<Range<u32>> {
+        let noted = Noted::new(note, 0, &[]).ok()?;
+        match self.recipe.first_step(key, rgb(noted.size())).ok()? {
+            Some(Step::Resize { part, .. }) => noted.bytes_for(&Region::of(part)),
+            _ => None,
+        }
     }
 
     fn decide(

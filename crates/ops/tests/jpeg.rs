@@ -5,7 +5,10 @@
 
 use std::path::PathBuf;
 
-use bothends_ops::jpeg::{Chroma, Decoder, EntryPoints, Opened, Plane, Region, ScanNote};
+use bothends_core::recipe::Size;
+use bothends_ops::jpeg::{
+    Chroma, Decoder, EntryPoints, Noted, Opened, Plane, Region, ScanNote,
+};
 use bothends_ops::kernels::Level;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -75,6 +78,17 @@ fn old_form(note: &[u8]) -> Option<Vec<u8>> {
     (apart * note.step() == 8).then(|| kept.flat_map(|p| p.to_le_bytes()).collect())
 }
 
+/// The part of a file that a region needs where its note describes it, and where that begins. `None` for a file
+/// without a note.
+fn noted_part<'a>(
+    bytes: &'a [u8],
+    note: &[u8],
+    region: &Region,
+) -> Option<(u32, &'a [u8])> {
+    let part = Noted::new(note, 0, &[]).ok()?.bytes_for(region).unwrap();
+    Some((part.start, &bytes[part.start as usize..part.end as usize]))
+}
+
 /// A part of an image of `size`.
 fn part(size: [usize; 2], at: [Index; 4]) -> Region {
     let range = |len: usize, start: Index, n: Index| {
@@ -107,6 +121,14 @@ proptest! {
                 // Nobody is told twice.
                 let is_new = !decoder.entry_points().is_empty();
                 prop_assert!(!is_new || points.is_none(), "{}", kind);
+            }
+            if let Some((from, part)) = noted_part(&bytes, &points, &region) {
+                let noted = Noted::new(&points, from, part).unwrap();
+                let mut decoder = Decoder::new(level);
+                decoder.decode_noted(&noted, &region, Chroma::Upsampled).unwrap();
+                let kind = format!("{name} {region:?} {} noted", level.name());
+                prop_assert!(samples(&decoder, &region) == expected, "{}", kind);
+                prop_assert!(decoder.entry_points().is_empty(), "{}", kind);
             }
         }
     }
@@ -149,6 +171,46 @@ proptest! {
             let region = Region::whole(file.size());
             let _ = Decoder::default().decode(file, &region, Chroma::Upsampled, None);
         }
+    }
+}
+
+/// Rows of a large image: a part of the file is read for a part of the rows, and little more than its share.
+#[test]
+fn a_part_of_the_rows_takes_a_part_of_the_file() {
+    let bytes = file("444-q100.jpg");
+    let note = whole(&mut Decoder::default(), &bytes);
+    let Size { height, width } = Opened::new(&bytes).unwrap().size();
+    let [height, width] = [height, width].map(|side| side as usize);
+    let half = Region { rows: height / 4..height * 3 / 4, columns: 0..width };
+    let (from, part) = noted_part(&bytes, &note, &half).unwrap();
+    assert!(from > 0 && part.len() < bytes.len() * 3 / 4, "{} bytes", part.len());
+}
+
+/// Whatever byte of what was read is another one, or is not there: an error, and no other pixels.
+#[test]
+fn a_part_of_a_file_that_has_changed_is_refused() {
+    for name in ["420-48x64.jpg", "444-17x33.jpg", "restart-rows.jpg", "grey-48x64.jpg"] {
+        let bytes = file(name);
+        let mut decoder = Decoder::default();
+        let note = whole(&mut decoder, &bytes);
+        let Size { height, width } = Opened::new(&bytes).unwrap().size();
+        let region = Region { rows: 4..height as usize / 2, columns: 3..width as usize };
+        let (from, part) = noted_part(&bytes, &note, &region).unwrap();
+        let mut decode = |from, part: &[u8]| {
+            let noted = Noted::new(&note, from, part)?;
+            decoder.decode_noted(&noted, &region, Chroma::Upsampled)
+        };
+        decode(from, part).unwrap();
+        for at in 0..part.len() {
+            let mut changed = part.to_vec();
+            changed[at] ^= 1 << (at % 8);
+            decode(from, &changed).expect_err(name);
+            decode(from, &part[..at]).expect_err(name);
+        }
+        for elsewhere in [0, from - 1, from + 1, u32::MAX] {
+            decode(elsewhere, part).expect_err(name);
+        }
+        decode(0, &bytes).expect_err("the headers are no part of the scan");
     }
 }
 
@@ -333,6 +395,20 @@ proptest! {
         let region = Region::whole(opened.size());
         let points = EntryPoints::new(&note);
         Decoder::default().decode(opened, &region, Chroma::Upsampled, points).unwrap();
+        for region in [region, Region { rows: 0..1, columns: 0..1 }] {
+            let Ok(noted) = Noted::new(&note, 0, &[]) else { continue };
+            let range = noted.bytes_for(&region).unwrap_or(0..u32::MAX);
+            let [start, end] = [range.start, range.end].map(|at| bytes.len().min(at as usize));
+            if let Ok(noted) = Noted::new(&note, range.start, &bytes[start..end]) {
+                // Of a note that says something else, another region than the image has.
+                let size = noted.size();
+                let is_within = region.rows.end <= size.height as usize
+                    && region.columns.end <= size.width as usize;
+                if is_within {
+                    let _ = Decoder::default().decode_noted(&noted, &region, Chroma::Upsampled);
+                }
+            }
+        }
         if let Some(note) = ScanNote::read(&note) {
             prop_assert!(note.blocks().all(|block| block.component < 3 && block.dc < 3));
             prop_assert!(note.codes().all(|code| code.symbols.len() <= 256));

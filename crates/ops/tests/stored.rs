@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use bothends_core::blocks::{Blocks, Head, Profile};
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::{Interpolation, Numerics, Recipe, RecordShape};
-use bothends_core::sample::{Encoding, Record, RowGroups, SampleKey};
+use bothends_core::sample::{Encoding, Record, RecordPart, RowGroups, SampleKey};
 use bothends_ops::jpeg::rebuild::put_together;
 use bothends_ops::jpeg::{Coefficients, Decoder, Packed, Packer, Stored, unpack};
 use bothends_ops::kernels::Level;
@@ -55,8 +55,8 @@ impl Image {
     }
 
     fn part<'a>(&'a self, bytes: &'a [u8], first: usize) -> Record<'a> {
-        let row_groups = Some(RowGroups { blocks: self.blocks(), first });
-        Record { row_groups, ..Record::new(bytes, Encoding::Image) }
+        let part = RecordPart::RowGroups(RowGroups { blocks: self.blocks(), first });
+        Record { part, ..Record::new(bytes, Encoding::Image) }
     }
 }
 

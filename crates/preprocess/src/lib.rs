@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bothends_core::blocks::{Blocks, Head as BlocksHead, Profile};
 use bothends_core::ids::{EpochIdx, SampleId};
-use bothends_core::sample::{Record, RowGroups, SampleKey};
+use bothends_core::sample::{Record, RecordPart, RowGroups, SampleKey};
 use bothends_nvme::Status;
 use bothends_nvme::preprocess::{
     Groups, Head, Item, Made, Outcome, Parameters, Part, RECORDS, RESULTS, Results, TABLE,
@@ -282,7 +282,8 @@ impl Bench {
         }
         let mut record = Record::new(bytes, prepared::encoding(head.kind));
         if let Some(groups) = item.groups {
-            record.row_groups = Some(row_groups(groups, table).ok_or(wrong)?);
+            let groups = row_groups(groups, table).ok_or(wrong)?;
+            record.part = RecordPart::RowGroups(groups);
         }
         let key = SampleKey {
             seed: head.seed,

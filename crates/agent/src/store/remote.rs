@@ -307,7 +307,7 @@ fn of_store(identity: &storage::Identity) -> Identity {
         (None, Some(modified)) => i128::try_from(modified.as_nanos()).unwrap_or(0),
         (None, None) => 0,
     };
-    Identity { place: (0, 0), age: (*len, mark) }
+    Identity { place: (0, 0), age: (*len, mark), changed_ns: None }
 }
 
 /// What the store said, as an error of a store near the device.

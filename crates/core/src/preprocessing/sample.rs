@@ -51,10 +51,26 @@ pub struct Record<'a> {
     /// How to read them.
     pub encoding: Encoding,
     /// What an earlier visit left to know about them: places from where a decoder may begin.
-    /// Empty where there is none. Whoever gives it has held it against the bytes.
+    /// Empty where there is none. Whoever gives it has held it against the bytes, except against a
+    /// part of a scan, which is checked when it is decoded.
     pub entry_points: &'a [u8],
-    /// Where the bytes are an image's row groups in a store: what is known of them.
-    pub row_groups: Option<RowGroups<'a>>,
+    /// Which part of the record they are.
+    pub part: RecordPart<'a>,
+}
+
+/// Which part of a record has been read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordPart<'a> {
+    /// All of it.
+    Whole,
+    /// An image's row groups in a store.
+    RowGroups(RowGroups<'a>),
+    /// Rows of a JPEG's scan, from this byte of the record on. The note in
+    /// [`Record::entry_points`] says all else that is to be known of the image.
+    Scan {
+        /// Where the first byte lies in the record.
+        from: u32,
+    },
 }
 
 /// Row groups of a store as the bytes of a record.
@@ -70,7 +86,7 @@ impl<'a> Record<'a> {
     /// A record of which nothing is known but its bytes.
     #[must_use]
     pub fn new(bytes: &'a [u8], encoding: Encoding) -> Self {
-        Self { bytes, encoding, entry_points: &[], row_groups: None }
+        Self { bytes, encoding, entry_points: &[], part: RecordPart::Whole }
     }
 }
 

@@ -1,14 +1,14 @@
-//! An image as decoders of planes see it: a JPEG file, or what a store has of one.
+//! An image as decoders of planes see it: a JPEG file, rows of one, or what a store has of one.
 //!
-//! Both become the same planes, in parts, and callers need not know which it is. Nothing here decodes;
+//! All become the same planes, in parts, and callers need not know which it is. Nothing here decodes;
 //! `jpeg.rs` does.
 
-use bothends_core::sample::{Encoding, Record};
+use bothends_core::sample::{Encoding, Record, RecordPart};
 
 use crate::decode::Format;
 use crate::error::SampleFault;
 use crate::jpeg::file::frame::Frame;
-use crate::jpeg::{Chroma, Decoder, EntryPoints, Opened, Region, Stored};
+use crate::jpeg::{Chroma, Decoder, EntryPoints, Noted, Opened, Region, Stored};
 
 /// An image whose size and planes are known. Lives on the stack for one sample: a box for the
 /// larger variant would be an allocation for each.
@@ -17,6 +17,8 @@ use crate::jpeg::{Chroma, Decoder, EntryPoints, Opened, Region, Stored};
 pub(crate) enum Picture<'a> {
     /// A file, and from where in it a decoder may begin.
     File(Opened<'a>, Option<EntryPoints<'a>>),
+    /// Rows of a file's scan, with its note.
+    Noted(Noted<'a>),
     /// A record of blocks.
     Stored(Stored<'a>),
 }
@@ -27,9 +29,16 @@ impl<'a> Picture<'a> {
         if record.encoding != Encoding::Image {
             return Ok(None);
         }
-        if let Some(groups) = record.row_groups {
-            let stored = Stored::new(groups.blocks, groups.first, record.bytes)?;
-            return Ok(Some(Self::Stored(stored)));
+        match record.part {
+            RecordPart::Whole => {}
+            RecordPart::RowGroups(groups) => {
+                let stored = Stored::new(groups.blocks, groups.first, record.bytes)?;
+                return Ok(Some(Self::Stored(stored)));
+            }
+            RecordPart::Scan { from } => {
+                let noted = Noted::new(record.entry_points, from, record.bytes)?;
+                return Ok(Some(Self::Noted(noted)));
+            }
         }
         if Format::of(record.bytes)? != Format::Jpeg {
             return Ok(None);
@@ -42,6 +51,7 @@ impl<'a> Picture<'a> {
     pub(crate) fn frame(&self) -> &Frame {
         match self {
             Self::File(file, _) => &file.frame,
+            Self::Noted(noted) => noted.frame(),
             Self::Stored(stored) => &stored.frame,
         }
     }
@@ -50,7 +60,7 @@ impl<'a> Picture<'a> {
     pub(crate) fn is_first_visit(&self) -> bool {
         match self {
             Self::File(_, entry_points) => entry_points.is_none(),
-            Self::Stored(_) => false,
+            Self::Noted(_) | Self::Stored(_) => false,
         }
     }
 
@@ -63,6 +73,7 @@ impl<'a> Picture<'a> {
     ) -> Result<(), SampleFault> {
         match self {
             Self::File(file, points) => decoder.decode(file, region, chroma, points),
+            Self::Noted(noted) => decoder.decode_noted(&noted, region, chroma),
             Self::Stored(stored) => decoder.decode_stored(&stored, region, chroma),
         }
     }

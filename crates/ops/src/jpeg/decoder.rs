@@ -1,14 +1,19 @@
 //! From a file to planes: the one place that knows the order of the steps.
 //!
-//! Four ways lead to the same planes. A sequential file with its components in one scan is
+//! Five ways lead to the same planes. A sequential file with its components in one scan is
 //! decoded *straight* through (`entropy/whole.rs`) and leaves entry points behind; with entry points
-//! it is decoded where the region lies only, two rows at a time; anything else (progressive,
-//! several scans) goes through the coefficients of the whole image (`entropy/progressive.rs`). And a
-//! store has the coefficients already (`decoder/stored.rs`).
+//! it is decoded where the region lies only, two rows at a time, and its note will do in place of the rest of the
+//! file (`decoder/noted.rs`); anything else (progressive, several scans) goes through the coefficients of the whole
+//! image (`entropy/progressive.rs`). And a store has the coefficients already (`decoder/stored.rs`).
 //! Without entry points the whole scan is read, whatever the region: a sample is good or bad
 //! by its file, not by the crop that was drawn.
 
+mod noted;
 mod stored;
+
+pub use self::noted::Noted;
+
+use std::ops::Range;
 
 use super::block::BlockRow;
 use super::coefficients::Coefficients;
@@ -24,7 +29,7 @@ use super::entropy::sequential::{
 use super::entropy::whole::{DecodedRow, Guessing, TakeRows, Whole};
 use super::file::Opened;
 use super::file::code::Class;
-use super::file::frame::{ColourModel, Frame, MAX_MCU_BLOCKS, Process};
+use super::file::frame::{self, ColourModel, Frame, MAX_MCU_BLOCKS, Process};
 use super::file::header::{self, Next};
 use super::planes::{Chroma, McuBox, Plane, Region};
 use super::transform::idct::Steps;
@@ -147,9 +152,14 @@ impl Decoder {
                 return Ok(());
             }
             if let Some(points) = entry_points
-                && self.decode_from(points, &file, &kind, &mcus).is_ok()
+                && let Some(bytes) = file.bytes.get(file.scan.data..)
             {
-                return Ok(());
+                let restart_interval = file.segments.tables.restart_interval;
+                let scan =
+                    ScanBytes { frame: &file.frame, bytes, from: 0, restart_interval };
+                if self.decode_from(points, &scan, &kind, &mcus).is_ok() {
+                    return Ok(());
+                }
             }
             return self.decode_straight(&mut file, &kind, &mcus);
         }
@@ -283,14 +293,14 @@ impl Decoder {
     fn decode_from(
         &mut self,
         points: EntryPoints<'_>,
-        file: &Opened<'_>,
+        bytes: &ScanBytes<'_>,
         kind: &ScanKind,
         mcus: &McuBox,
     ) -> Result<(), Broken> {
-        self.gather(points, file, mcus)?;
-        self.set_planes(&file.frame, mcus);
+        self.gather(points, bytes, mcus)?;
+        self.set_planes(bytes.frame, mcus);
         let blocks = kind.codes(&self.codes);
-        let restart_interval = file.segments.tables.restart_interval;
+        let restart_interval = bytes.restart_interval;
         let scan = Scan::new(&self.data, &blocks[..kind.n_blocks], restart_interval);
         let first = mcus.across.start % points.step();
         let n_mcus = first + mcus.across.len();
@@ -339,16 +349,15 @@ impl Decoder {
     fn gather(
         &mut self,
         points: EntryPoints<'_>,
-        file: &Opened<'_>,
+        bytes: &ScanBytes<'_>,
         mcus: &McuBox,
     ) -> Result<(), Broken> {
-        let [across, down] = file.frame.n_mcus();
+        let [across, down] = bytes.frame.n_mcus();
         let step = points.step();
         let per_row = per_row(across, step);
         if points.len() != per_row * down + 1 {
             return Err(Broken);
         }
-        let data = file.bytes.get(file.scan.data..).ok_or(Broken)?;
         self.data.clear();
         self.spans.clear();
         for y in mcus.down.clone() {
@@ -356,8 +365,7 @@ impl Decoder {
             let last = mcus.across.end.div_ceil(step);
             let from = points.get(y * per_row + first).ok_or(Broken)?;
             let to = points.get(y * per_row + last).ok_or(Broken)?;
-            let range = data.get(from.byte..to.byte + usize::from(to.bit > 0));
-            let range = range.ok_or(Broken)?;
+            let range = bytes.get(from.byte..to.byte + usize::from(to.bit > 0))?;
             let restarts = self.data.restarts().len();
             // Without its stuffing, which the file's own length counts.
             let range = self.data.push_range(range);
@@ -369,7 +377,7 @@ impl Decoder {
             // Restarts change the DC, and leave bits behind that belong to no MCU.
             let is_exact =
                 mcus.across.end.is_multiple_of(step) || mcus.across.end == across;
-            let is_exact = is_exact && file.segments.tables.restart_interval == 0;
+            let is_exact = is_exact && bytes.restart_interval == 0;
             self.spans.push(Span {
                 y: y - mcus.down.start,
                 mcu: (y * across + first * step) as u64,
@@ -401,6 +409,25 @@ impl Decoder {
                 plane.transform(self.level, y, blocks, &steps[component]);
             }
         }
+    }
+}
+
+/// Data of a scan as a file has them.
+struct ScanBytes<'a> {
+    frame: &'a Frame,
+    bytes: &'a [u8],
+    /// Where the first of them lies among the scan's data.
+    from: usize,
+    /// MCUs between restarts; 0: there are none.
+    restart_interval: u32,
+}
+
+impl<'a> ScanBytes<'a> {
+    /// The bytes in these places of the scan's data.
+    fn get(&self, places: Range<usize>) -> Result<&'a [u8], Broken> {
+        let own = |place: usize| place.checked_sub(self.from);
+        let range = own(places.start).zip(own(places.end)).ok_or(Broken)?;
+        self.bytes.get(range.0..range.1).ok_or(Broken)
     }
 }
 
@@ -491,17 +518,25 @@ struct RowPart<'a> {
 
 impl ScanKind {
     pub(super) fn new(file: &Opened<'_>) -> Result<Self, SampleFault> {
+        Self::of(file.scan.components().iter().map(|selected| {
+            let c = file.frame.components()[selected.component];
+            Ok((selected.component, c, file.segments.tables.steps(c.table)?))
+        }))
+    }
+
+    /// Of components in the order of the scan, by their numbers; at most four.
+    fn of(
+        components: impl Iterator<
+            Item = Result<(usize, frame::Component, [u16; 64]), SampleFault>,
+        >,
+    ) -> Result<Self, SampleFault> {
         let none = Part { component: 0, first: 0, h: 0, v: 0, steps: Steps::ZERO };
         let mut kind = Self { parts: [none; 4], n_parts: 0, n_blocks: 0 };
-        for selected in file.scan.components() {
-            let c = file.frame.components()[selected.component];
-            kind.parts[kind.n_parts] = Part {
-                component: selected.component,
-                first: kind.n_blocks,
-                h: c.h,
-                v: c.v,
-                steps: Steps::new(&file.segments.tables.steps(c.table)?),
-            };
+        for next in components {
+            let (component, c, steps) = next?;
+            let (first, steps) = (kind.n_blocks, Steps::new(&steps));
+            let part = Part { component, first, h: c.h, v: c.v, steps };
+            kind.parts[kind.n_parts] = part;
             kind.n_parts += 1;
             kind.n_blocks += c.h * c.v;
         }

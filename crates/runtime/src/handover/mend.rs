@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::rng::Draws;
-use bothends_core::sample::{Encoding, Record, SampleKey};
+use bothends_core::sample::{Encoding, Record, RecordPart, SampleKey};
 use bothends_dataset::Piece;
 use bothends_figures::Skipped;
 use bothends_ops::{Damage, Finish, Scratch};
@@ -176,7 +176,8 @@ impl Maker {
         out: &mut [u8],
     ) -> Result<Option<Damage>, String> {
         let record = self.source.record(sample, piece, bytes)?;
-        let is_file = record.row_groups.is_none() && record.encoding == Encoding::Image;
+        let is_file =
+            record.part == RecordPart::Whole && record.encoding == Encoding::Image;
         let made = self.source.pipeline.run(scratch, key, record, out);
         let Err(why) = made.map_err(|e| e.to_string()) else {
             return Ok(scratch.damage());

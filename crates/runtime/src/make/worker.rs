@@ -10,7 +10,7 @@ use bothends_core::sample::{Record, SampleKey};
 use bothends_dataset::Piece;
 use bothends_io::{Bytes, OpenFile};
 use bothends_ops::{Damage, Delivery, Finish, Scratch};
-use bothends_side_index::{CachedRecord, Name};
+use bothends_side_index::{CachedRecord, Name, is_at_rest};
 use bothends_slots::Part;
 use crossbeam::channel::{Receiver, Sender, select_biased};
 
@@ -18,9 +18,9 @@ use crate::collect::stall::WaitClock;
 use crate::make::chores::Chores;
 use crate::make::front::Progress;
 use crate::make::transcode::{Decoded, Transcoding};
-use crate::read::blocks::{CachedPiece, is_at_rest};
+use crate::read::blocks::CachedPiece;
 use crate::read::reader::residency::{Residency, Resident, Turn};
-use crate::read::source::Source;
+use crate::read::source::{Note, Source};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
 
@@ -148,7 +148,7 @@ pub(crate) struct Worker {
 pub(crate) struct Kept {
     scratch: Scratch,
     /// What is known of the record being worked on.
-    note: Vec<u8>,
+    note: Note,
     /// A sample at the cut, on its way to the output.
     cut: Vec<u8>,
     /// Where records are read that the page cache has.
@@ -240,8 +240,10 @@ impl Worker {
         } else {
             let key = source.key(task.progress.epoch, sample);
             let mut memory = std::mem::take(&mut kept.record);
-            match residency.read(source, (key, piece, turn), &mut memory) {
-                Some(Resident { file, cached, len }) => {
+            match residency.read(source, (key, piece, turn), &mut memory, &mut kept.note)
+            {
+                Some(Resident { file, cached, piece, len }) => {
+                    task.piece = piece;
                     let (name, bytes) =
                         (source.name(sample, &file), RecordBytes::Kept(memory, len));
                     let form = Form::of(source, (sample, &file), cached);
@@ -305,7 +307,40 @@ impl Worker {
                 }
             };
         }
+        if piece.is_scan() {
+            return self.make_from_scan(kept, key, (piece, read), part);
+        }
         self.make_from_bytes(kept, key, (piece, read), part)
+    }
+
+    /// Makes a sample of rows of its record's scan and of the note that names them, or else of the whole record,
+    /// read on this thread.
+    fn make_from_scan(
+        &self,
+        kept: &mut Kept,
+        key: SampleKey,
+        (piece, read): (Piece, &Found),
+        part: &mut Part,
+    ) -> Result<Option<Damage>, String> {
+        let Found { bytes, name, .. } = read;
+        let mut note = std::mem::take(&mut kept.note);
+        let index = self.source.side_index();
+        let made = match index.and_then(|index| note.take(index, *name)) {
+            Some(note) => {
+                let mut record = self.source.record(key.sample, piece, bytes)?;
+                record.entry_points = note;
+                self.run_recipe(kept, key, record, part)
+            }
+            None => Err("its note is no longer there".to_owned()),
+        };
+        kept.note = note;
+        if made.is_ok() {
+            return Ok(None);
+        }
+        let whole = self.source.whole(key.sample);
+        let bytes = self.source.read(key.sample, whole).map_err(|e| e.to_string())?;
+        let (bytes, name, form) = (RecordBytes::Given(bytes), *name, Form::File);
+        self.make_from_bytes(kept, key, (whole, &Found { bytes, name, form }), part)
     }
 
     fn was_cached(&self, bytes: &[u8]) {
@@ -343,8 +378,8 @@ impl Worker {
         let mut note = std::mem::take(&mut kept.note);
         let mut record = self.source.record(key.sample, piece, bytes)?;
         let index = self.source.side_index();
-        if index.is_some_and(|index| index.look_up(*name, bytes, &mut note)) {
-            record.entry_points = &note;
+        if index.is_some_and(|index| index.look_up(*name, bytes, note.bytes())) {
+            record.entry_points = note.bytes();
         }
         let made = self.run_recipe(kept, key, record, part);
         kept.note = note;

@@ -5,11 +5,10 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bothends_core::blocks::Blocks;
 use bothends_core::ids::SampleId;
-use bothends_core::sample::{Encoding, Record, RowGroups};
+use bothends_core::sample::{Encoding, Record, RecordPart, RowGroups};
 use bothends_dataset::Table;
 use bothends_dataset::block_cache::Outline;
 use bothends_figures::BlockCacheUse;
@@ -18,11 +17,6 @@ use bothends_side_index::{BlockCache, BlockCacheStats, Cache, CachedBlocks, Name
 
 use crate::config::cache::{CacheSize, Facts, grows};
 use crate::config::run::RunConfig;
-
-/// A file that has changed less long ago than this may change again without another time: clocks of
-/// file systems tick in milliseconds, or in seconds where times have no fraction.
-const TICK_NS: i128 = 50_000_000;
-const LONG_TICK_NS: i128 = 2_000_000_000;
 
 /// A run's block cache.
 #[derive(Debug)]
@@ -183,23 +177,13 @@ fn free_bytes_near(path: &Path) -> Option<u64> {
     free_bytes(there(path)?).ok()
 }
 
-/// Whether a file that was last changed then can be told from what it becomes if it changes again.
-pub(crate) fn is_at_rest(changed_ns: i128) -> bool {
-    let tick = match changed_ns % 1_000_000_000 {
-        0 => LONG_TICK_NS,
-        _ => TICK_NS,
-    };
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now_ns = i128::try_from(since.as_nanos()).unwrap_or(0);
-    now_ns.saturating_sub(changed_ns) > tick
-}
-
 impl CachedPiece {
     /// Its bytes as a record.
     pub(crate) fn record<'a>(&'a self, bytes: &'a [u8]) -> Option<Record<'a>> {
         let mut record = Record::new(bytes, Encoding::Image);
         let blocks = self.outline.blocks()?;
-        record.row_groups = Some(RowGroups { blocks, first: self.first_group });
+        record.part =
+            RecordPart::RowGroups(RowGroups { blocks, first: self.first_group });
         Some(record)
     }
 }
@@ -267,16 +251,5 @@ mod tests {
         assert!(turn(7).is_some() && turn(200).is_none(), "no such row");
         settled.clear(70);
         assert!(turn(70).is_some());
-    }
-
-    #[test]
-    fn a_file_that_has_just_changed_is_not_at_rest() {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let now_ns = i128::try_from(since.as_nanos()).unwrap();
-        assert!(!is_at_rest(now_ns) && !is_at_rest(now_ns + LONG_TICK_NS));
-        let whole_second = now_ns / 1_000_000_000 * 1_000_000_000;
-        assert!(!is_at_rest(whole_second));
-        assert!(is_at_rest(whole_second - 3 * LONG_TICK_NS));
-        assert!(is_at_rest(now_ns / 1_000 * 1_000 - 4 * TICK_NS + 1));
     }
 }

@@ -41,7 +41,7 @@ use crate::read::fetching::local::Local;
 use crate::read::fetching::round_trip::RoundTrip;
 use crate::read::orders::Orders;
 use crate::read::remote::Remote;
-use crate::read::source::{Source, lens};
+use crate::read::source::{Note, Source, lens};
 use crate::read::wanted::{self, BatchKey, Brought, Complete};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
@@ -343,8 +343,11 @@ impl FetchStage {
         epoch: EpochIdx,
         samples: impl Iterator<Item = SampleId>,
     ) -> Vec<(SampleId, Piece)> {
-        let key = |sample| self.source.key(epoch, sample);
-        let piece = |sample| self.source.piece_to_fetch(key(sample), &self.remote);
+        let mut note = Note::default();
+        let mut piece = |sample| {
+            let key = self.source.key(epoch, sample);
+            self.source.piece_to_fetch(key, &self.remote, &mut note)
+        };
         samples.map(|sample| (sample, piece(sample))).collect()
     }
 

@@ -25,7 +25,7 @@ use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
 use crate::read::blocks::CachedPiece;
 use crate::read::opener::{Open, Opened, Opener};
 use crate::read::reader::residency::{Guess, MOST_BYTES, Residency};
-use crate::read::source::Source;
+use crate::read::source::{Note, Source};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
 
@@ -114,13 +114,15 @@ struct Way {
     next_tag: u64,
     /// Bytes that have been counted of those that the reader has read.
     counted: u64,
+    /// Of the record that is about to be read.
+    note: Note,
 }
 
 impl Way {
     fn new(opener: Opener<Together>) -> Self {
         let (queue, missed) = (VecDeque::new(), VecDeque::new());
-        let in_flight = HashMap::new();
-        Self { queue, missed, opener, in_flight, next_tag: 0, counted: 0 }
+        let (in_flight, note) = (HashMap::new(), Note::default());
+        Self { queue, missed, opener, in_flight, next_tag: 0, counted: 0, note }
     }
 
     fn is_empty(&self) -> bool {
@@ -256,7 +258,7 @@ impl ReadStage {
 
     fn submit(&mut self, way: &mut Way) {
         while self.reader.in_flight() < self.reader.depth() {
-            let Some((rows, opened)) = self.next_open(way) else { return };
+            let Some((mut rows, opened)) = self.next_open(way) else { return };
             let file = match opened {
                 Ok(file) => file,
                 Err(why) => {
@@ -268,6 +270,9 @@ impl ReadStage {
             };
             let tag = way.next_tag;
             let cached = self.cached(&rows, &file);
+            if cached.is_none() {
+                self.narrow(&mut rows, &file, &mut way.note);
+            }
             let request = match cached.as_deref() {
                 Some(CachedPiece { file, offset, len, .. }) => ReadRequest {
                     file: Arc::clone(file),
@@ -295,6 +300,16 @@ impl ReadStage {
         self.source.blocks().filter(|_| rows.others.is_empty())?;
         let key = self.source.key(rows.first.progress.epoch, rows.first.sample);
         self.source.cached(key, file).map(Box::new)
+    }
+
+    /// Has of a single record no more read than its sample needs.
+    fn narrow(&self, rows: &mut Together, file: &OpenFile, note: &mut Note) {
+        let Together { first, others } = rows;
+        if others.is_empty() {
+            let key = self.source.key(first.progress.epoch, first.sample);
+            let name = self.source.name(first.sample, file);
+            first.piece = self.source.narrowed(key, (first.piece, name), note);
+        }
     }
 
     /// The next rows whose file is open, or cannot be opened; `None` when there are none yet.
@@ -367,13 +382,18 @@ impl ReadStage {
     }
 
     /// Of records that were read together nobody knows which is to blame: each is read once
-    /// more, alone. So is one that was looked for in the block cache, which is damaged then.
+    /// more, alone. So is one that was looked for in the block cache, which is damaged then, or of which only a
+    /// part was read.
     fn failed(&self, InFlight { rows, file, cached }: InFlight, why: &str) {
-        let is_one = rows.others.is_empty() && cached.is_none();
+        let is_one =
+            rows.others.is_empty() && cached.is_none() && !rows.first.piece.is_scan();
         if let Some((piece, blocks)) = cached.zip(self.source.blocks()) {
             blocks.was_damaged(&piece, self.source.record_of(rows.first.sample));
         }
-        for row in rows.members() {
+        for mut row in rows.members() {
+            if row.piece.is_scan() {
+                row.piece = self.source.whole(row.sample);
+            }
             let again = match is_one {
                 true => Err(why.to_owned()),
                 false => {

@@ -6,6 +6,7 @@
 
 pub(crate) mod fields;
 mod listed;
+mod narrow;
 mod undecoded;
 
 use std::io::ErrorKind;
@@ -32,6 +33,7 @@ use bothends_side_index::{Beside, Cache, Name, Place, SideIndex};
 use bothends_slots::available_bytes;
 
 use self::listed::Listed;
+pub(crate) use self::narrow::Note;
 use crate::config::cache::CacheSize;
 use crate::config::run::{PageCacheUse, RunConfig, SideIndexUse};
 use crate::error::{MACHINE_PATIENCE, RuntimeError};
@@ -295,7 +297,7 @@ impl Source {
 
     /// What the side index knows a record by; `file` is the one it lies in.
     pub(crate) fn name(&self, sample: SampleId, file: &OpenFile) -> Name {
-        Name::new(self.table.index_key(sample), file.age())
+        Name::of_file(self.table.index_key(sample), file.age(), file.changed_ns())
     }
 
     /// The same data for a producer that decodes on a GPU and reads by a reader of its own: same
@@ -331,7 +333,9 @@ impl Source {
     /// What the side index knows a record by that was fetched from that store.
     pub(crate) fn name_of_fetched(&self, remote: &Remote, sample: SampleId) -> Name {
         let file = self.table.extent(sample).file;
-        remote.name(self.table.index_key(sample), file)
+        let name = remote.name(self.table.index_key(sample), file);
+        // What the record cache believes, the side index does.
+        name.marked(self.cache_name(remote, sample))
     }
 
     /// The sample's file, for messages; of a sample in a store its original file and the

@@ -40,7 +40,7 @@ impl<'a> EntryPoints<'a> {
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         // The first entry point is the scan's first bit, all zeros: no beginning of a note.
         if let Some(note) = Note::read(bytes) {
-            return Some(Self { numbers: note.points(), step: note.step() });
+            return Some(Self::of_note(note));
         }
         match bytes.as_chunks() {
             (numbers, []) if numbers.first() == Some(&[0; 8]) => {
@@ -48,6 +48,10 @@ impl<'a> EntryPoints<'a> {
             }
             _ => None,
         }
+    }
+
+    pub(crate) fn of_note(note: Note<'a>) -> Self {
+        Self { numbers: note.points(), step: note.step() }
     }
 
     pub(crate) fn len(self) -> usize {

@@ -32,6 +32,8 @@
     reason = "numbers that a file gives; a release does not check sums in this crate"
 )]
 
+use std::ops::Range;
+
 use bothends_core::blocks::Colour;
 use bothends_core::recipe::Size;
 use twox_hash::XxHash3_64;
@@ -206,7 +208,67 @@ impl<'a> Note<'a> {
         u32::from_le_bytes(*bytes)
     }
 
-    fn frame(self) -> Option<Frame> {
+    /// Where the scan's data begin in the record, in bytes.
+    pub(crate) fn data_at(self) -> u32 {
+        self.number(16)
+    }
+
+    /// MCUs between restarts; 0: there are none.
+    pub(crate) fn restart_interval(self) -> u32 {
+        self.number(20)
+    }
+
+    /// The component in this place of the scan.
+    pub(crate) fn component_at(self, place: usize) -> Option<usize> {
+        self.components.iter().position(|c| usize::from(c[3]) == place)
+    }
+
+    /// The quantisation steps of a component, row by row.
+    pub(crate) fn steps(self, component: usize) -> Option<[u16; 64]> {
+        let table = usize::from(self.components.get(component)?[2]);
+        let table = self.steps[..self.n_steps].get(table)?;
+        let (pairs, _) = table.as_chunks();
+        let is_narrow = table.len() == 64;
+        Some(std::array::from_fn(|k| match is_narrow {
+            true => table[k].into(),
+            false => u16::from_le_bytes(pairs[k]),
+        }))
+    }
+
+    /// The codes of a component: DC, AC.
+    pub(crate) fn codes(self, component: usize) -> Option<[Code; 2]> {
+        let &[.., dc, ac] = self.components.get(component)?;
+        let code = |nth: u8| {
+            let bytes = self.codes[..self.n_codes].get(usize::from(nth))?;
+            Code::read(bytes).ok().map(|(code, _)| code)
+        };
+        Some([code(dc)?, code(ac)?])
+    }
+
+    /// Bytes of the scan's data and their checksum, for each checksum that one of these rows of MCUs has a
+    /// share in; `None` in place of what the note does not have.
+    pub(crate) fn checks(
+        self,
+        rows: Range<usize>,
+    ) -> Option<impl Iterator<Item = Option<(Range<usize>, u32)>>> {
+        let [across, down] = self.n_mcus()?;
+        let (per_row, per_check) =
+            (per_row(across, self.step()), usize::from(self.header[26]).max(1));
+        let point = move |row: usize| {
+            let packed = self.points.get(row.min(down).checked_mul(per_row)?)?;
+            Some(FilePoint::unpack(u64::from_le_bytes(*packed)))
+        };
+        let groups = rows.start.div_euclid(per_check)..rows.end.div_ceil(per_check);
+        Some(groups.map(move |group| {
+            let first = group.checked_mul(per_check)?;
+            let bytes =
+                checked_range(point(first)?, point(first.checked_add(per_check)?)?);
+            Some((bytes, u32::from_le_bytes(*self.checks.get(group)?)))
+        }))
+    }
+
+    /// The frame, held against the rules.
+    pub(crate) fn frame(self) -> Option<Frame> {
         let size = self.size();
         let size = check_size(size.height as usize, size.width as usize).ok()?;
         let colour = [Colour::Grey, Colour::YCbCr, Colour::Rgb];
@@ -279,13 +341,13 @@ impl<'a> ScanNote<'a> {
     /// Where the scan's data begin in the record, in bytes.
     #[must_use]
     pub fn data_at(&self) -> u32 {
-        self.note.number(16)
+        self.note.data_at()
     }
 
     /// MCUs between restarts; 0: there are none.
     #[must_use]
     pub fn restart_interval(&self) -> u32 {
-        self.note.number(20)
+        self.note.restart_interval()
     }
 
     /// MCUs from one entry point of a row to the next.
@@ -323,9 +385,8 @@ impl<'a> ScanNote<'a> {
 
     /// The blocks of an MCU, in the order of the scan.
     pub fn blocks(&self) -> impl Iterator<Item = ScanBlock> {
-        let scan = (0..self.note.components.len()).filter_map(|place| {
-            self.note.components.iter().position(|c| usize::from(c[3]) == place)
-        });
+        let scan = (0..self.note.components.len())
+            .filter_map(|place| self.note.component_at(place));
         scan.flat_map(|component| {
             let [h, v, _, place, dc, ac] =
                 self.note.components[component].map(usize::from);
@@ -341,13 +402,7 @@ impl<'a> ScanNote<'a> {
     /// When there is no such component.
     #[must_use]
     pub fn steps(&self, component: usize) -> [u16; 64] {
-        let table = self.note.steps[usize::from(self.note.components[component][2])];
-        let (pairs, _) = table.as_chunks();
-        let is_narrow = table.len() == 64;
-        std::array::from_fn(|k| match is_narrow {
-            true => table[k].into(),
-            false => u16::from_le_bytes(pairs[k]),
-        })
+        self.note.steps(component).expect("a component of the image")
     }
 
     /// The Huffman codes, by the numbers that blocks name.
@@ -472,12 +527,12 @@ fn write_code(code: &Code, out: &mut Vec<u8>) {
 }
 
 /// The bytes of the file that lie between two entry points, from the start of the scan's data.
-fn checked_range(from: FilePoint, to: FilePoint) -> std::ops::Range<usize> {
+fn checked_range(from: FilePoint, to: FilePoint) -> Range<usize> {
     from.byte..to.byte.saturating_add(usize::from(to.bit > 0))
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the low half is what is asked for")]
-fn short_checksum(bytes: &[u8]) -> u32 {
+pub(crate) fn short_checksum(bytes: &[u8]) -> u32 {
     XxHash3_64::oneshot(bytes) as u32
 }
 

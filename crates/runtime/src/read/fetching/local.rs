@@ -10,7 +10,7 @@ use bothends_side_index::{CachedRecord, Name};
 use bothends_storage::Bytes;
 
 use crate::read::remote::Remote;
-use crate::read::source::Source;
+use crate::read::source::{Note, Source};
 
 /// What is in the record cache of these data, for whoever orders records.
 #[derive(Debug)]
@@ -35,14 +35,25 @@ impl Local {
 impl Source {
     /// What is fetched for the sample of `key`: all of its record where that is kept in the record
     /// cache, or may be.
-    pub(crate) fn piece_to_fetch(&self, key: SampleKey, remote: &Remote) -> Piece {
-        let whole = self.table.piece(key.sample, |_| None);
+    pub(crate) fn piece_to_fetch(
+        &self,
+        key: SampleKey,
+        remote: &Remote,
+        note: &mut Note,
+    ) -> Piece {
+        let whole = self.whole(key.sample);
         let is_whole = remote.cache().is_some_and(|cache| {
             let may_be_kept = self.cache_name(remote, key.sample).is_some();
             (may_be_kept && cache.takes_more())
                 || self.find_cached(remote, key.sample, whole).is_some()
         });
-        if is_whole { whole } else { self.piece(key) }
+        match is_whole {
+            true => whole,
+            false => {
+                let name = self.name_of_fetched(remote, key.sample);
+                self.narrowed(key, (self.piece(key), name), note)
+            }
+        }
     }
 
     /// What the record cache has of this piece of a sample.
@@ -56,7 +67,7 @@ impl Source {
         remote.cache()?.find(name, piece.extent.len)
     }
 
-    fn cache_name(&self, remote: &Remote, sample: SampleId) -> Option<Name> {
+    pub(crate) fn cache_name(&self, remote: &Remote, sample: SampleId) -> Option<Name> {
         let file = self.table.extent(sample).file;
         remote.cache_name(self.table.index_key(sample), file)
     }
@@ -69,7 +80,7 @@ impl Source {
         fetched: (&Bytes, &Range<usize>),
     ) {
         let Some(cache) = remote.cache() else { return };
-        let whole = self.table.piece(sample, |_| None);
+        let whole = self.whole(sample);
         if piece.extent == whole.extent
             && let Some(name) = self.cache_name(remote, sample)
         {

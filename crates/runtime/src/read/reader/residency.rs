@@ -15,7 +15,7 @@ use bothends_io::OpenFile;
 
 use crate::read::blocks::CachedPiece;
 use crate::read::opener::{self, Open};
-use crate::read::source::Source;
+use crate::read::source::{Note, Source};
 
 /// Records that the reader reads after a miss, before a worker tries one again; twice as many after each further
 /// miss, up to the second. A try that fails has the kernel begin to read, and costs the record's turn.
@@ -65,6 +65,8 @@ pub(crate) struct Resident {
     pub(crate) file: Arc<OpenFile>,
     /// Where it is row groups of the block cache.
     pub(crate) cached: Option<Box<CachedPiece>>,
+    /// What it is of the record, where it is not that.
+    pub(crate) piece: Piece,
     pub(crate) len: usize,
 }
 
@@ -86,15 +88,24 @@ impl Residency {
     }
 
     /// Reads what the sample of `key` is made of to the start of `memory`, which grows to hold it, if the page
-    /// cache has all of it. Opens its file, and does not wait for its bytes.
+    /// cache has all of it. Opens its file, and does not wait for its bytes. Leaves to `note` what says how to
+    /// decode a part of it.
     pub(crate) fn read(
         &self,
         source: &Source,
         (key, piece, turn): (SampleKey, Piece, Turn),
         memory: &mut Vec<u8>,
+        note: &mut Note,
     ) -> Option<Resident> {
         let file = self.open(source, piece, turn)?;
         let blocks = source.blocks().and_then(|_| source.cached(key, &file));
+        let piece = match &blocks {
+            Some(_) => piece,
+            None => {
+                let name = source.name(key.sample, &file);
+                source.narrowed(key, (piece, name), note)
+            }
+        };
         let (from, offset, len) = match &blocks {
             Some(CachedPiece { file, offset, len, .. }) => (file, *offset, *len),
             None => (&file, piece.extent.offset, piece.extent.len),
@@ -107,6 +118,7 @@ impl Residency {
         self.read_cached((from, offset, turn), &mut memory[..len]).then(|| Resident {
             file,
             cached: blocks.map(Box::new),
+            piece,
             len,
         })
     }
