@@ -36,7 +36,7 @@ use bothends_report::{Recording, ReportInput, html, table, trace};
 use twox_hash::XxHash3_64;
 
 pub use doors::capi;
-pub use peers::{keys, notice, remote, serving};
+pub use peers::{answers, keys, notice, remote, serving};
 pub use texts::{list, loader, preset, shards, state};
 
 /// A message of the wire: what is accepted comes back as it was. The bytes are tried as

@@ -30,6 +30,7 @@ use bothends_csd::{
     PROTOCOL_VERSION, RecordDigest, Refused, Serve, Session, SessionId, Transport,
 };
 use bothends_slots::{HostSlot, Producer};
+use bothends_storage::{is_redis_value, n_cql_answers};
 use twox_hash::XxHash3_64;
 
 /// Nothing here waits for anybody: all is said before it is heard, and then the end.
@@ -299,4 +300,10 @@ pub fn notice(bytes: &[u8]) {
 fn memory_folder() -> &'static Path {
     let shared = Path::new("/dev/shm");
     if shared.is_dir() { shared } else { Path::new("/tmp") }
+}
+
+/// What a Redis or a CQL server answers.
+pub fn answers(bytes: &[u8]) {
+    let _ = is_redis_value(bytes);
+    let _ = n_cql_answers(bytes);
 }

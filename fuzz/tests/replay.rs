@@ -128,6 +128,11 @@ fn remote() {
 }
 
 #[test]
+fn answers() {
+    replay("answers", bothends_fuzz::answers);
+}
+
+#[test]
 fn loader() {
     replay("loader", bothends_fuzz::loader);
 }

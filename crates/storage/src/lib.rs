@@ -33,6 +33,7 @@ pub use futures_util::stream::BoxStream;
 pub use location::{Location, Options};
 pub use objects::upload::{Missing, Put, Upload, Uploaded, Uploader};
 pub use objects::{Arrivals, Identity, Labelled, Listed, Objects};
+pub use stores::answers::{is_redis_value, n_cql_answers};
 pub use stores::double::{Answer, Asked, Double};
 pub use stores::folder::Folder;
 pub use stores::together::Together;

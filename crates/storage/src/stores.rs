@@ -1,5 +1,6 @@
 //! The implementations of `Objects`, one file each.
 
+pub(crate) mod answers;
 pub(crate) mod cloud;
 pub(crate) mod cql;
 pub(crate) mod double;

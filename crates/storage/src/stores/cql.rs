@@ -30,6 +30,8 @@ use crate::{Arrivals, Identity, Listed, Objects, Put, StorageError};
 use cluster::{Cluster, Failure};
 use connection::{Access, Trouble};
 use frame::{Answer, Consistency, Failed, Rows, Run};
+
+pub(crate) use frame::n_answers;
 use layout::{Key, Label, Layout, Row, number, quoted};
 
 /// The port of CQL.

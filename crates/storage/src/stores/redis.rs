@@ -5,6 +5,8 @@
 
 mod values;
 
+pub(crate) use values::is_value;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Debug, Formatter};
 use std::hash::{BuildHasher, RandomState};

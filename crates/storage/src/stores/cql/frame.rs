@@ -338,6 +338,27 @@ impl Body {
     }
 }
 
+/// How many answers these bytes begin with, the texts of whose cells are read, too.
+pub(crate) fn n_answers(bytes: &[u8]) -> usize {
+    let (mut rest, mut n) = (Bytes::copy_from_slice(bytes), 0);
+    while let Some(header) = rest.first_chunk().copied()
+        && let Ok(header) = Header::parse(header)
+        && rest.len() - HEADER_BYTES >= header.body_bytes
+    {
+        let mut body = rest.split_to(HEADER_BYTES + header.body_bytes);
+        let Ok(answer) = Answer::parse(header, body.split_off(HEADER_BYTES)) else {
+            break;
+        };
+        let rows = answer.rows().map_or_else(Vec::new, |rows| rows.rows);
+        for cell in rows.iter().flatten().flatten() {
+            // What it is not, it need not be.
+            let _ = set_of_texts(cell);
+        }
+        n += 1;
+    }
+    n
+}
+
 /// The texts of a value that is a set of them, such as the tokens of a node.
 pub(super) fn set_of_texts(value: &[u8]) -> Result<Vec<String>, Malformed> {
     let mut body = Body(Bytes::copy_from_slice(value));

@@ -11,6 +11,7 @@ mod tests;
 use std::io;
 
 use bytes::{Buf, Bytes, BytesMut};
+use futures_util::FutureExt;
 use redis::{
     Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, RedisResult, cmd,
 };
@@ -116,6 +117,17 @@ impl Values {
         let late = |_| RedisError::from(io::Error::from(io::ErrorKind::TimedOut));
         tokio::time::timeout(CONNECT_WITHIN, opening).await.map_err(late)?
     }
+}
+
+/// Whether these bytes, of which no more come, are an answer to a request for a value of at most 4 KiB, followed by a
+/// number if there is an odd number of them.
+pub(crate) fn is_value(mut bytes: &[u8]) -> bool {
+    let number = if bytes.len() % 2 == 1 { Number::Follows } else { Number::None };
+    let expected = Expected { most: 4096, number };
+    let mut answer = Answer::of(expected.most);
+    // Bytes in memory are always ready.
+    let received = answer.receive(&mut bytes, expected).now_or_never();
+    received.is_some_and(|received| received.is_ok())
 }
 
 /// Where a request failed.
