@@ -540,6 +540,28 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_what_is_wanted_is_chosen_by_the_file() {
+        let (dir, store) = store_with("a", b"0123456789");
+        let (mut dst, mut age) = (Vec::new(), None);
+        let mut choose = |identity: &Identity| {
+            age = Some(identity.age);
+            Some(1..3)
+        };
+        let (identity, part) =
+            store.read_part(wanted("a", 2, 6), &mut choose, &mut dst).unwrap();
+        assert_eq!((&dst[..], part), (&b"34"[..], Some(1..3)));
+        assert_eq!(age, Some(identity.age));
+        let metadata = std::fs::metadata(dir.path().join("a")).unwrap();
+        let changed_ns = i128::from(metadata.ctime()) * 1_000_000_000;
+        assert_eq!(
+            identity.changed_ns,
+            Some(changed_ns + i128::from(metadata.ctime_nsec()))
+        );
+        let all = store.read_part(wanted("a", 2, 6), &mut |_| None, &mut dst).unwrap();
+        assert_eq!((&dst[..], all), (&b"234567"[..], (identity, None)));
+    }
+
+    #[test]
     fn reads_exactly_the_bytes_asked_for() {
         let (_dir, store) = store_with("a", b"0123456789");
         let mut dst = vec![9; 100];

@@ -14,10 +14,10 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bothends_core::one_line;
-use bothends_core::sample::{Encoding, Extent, FileIdx, Record, RecordPart, SampleKey};
+use bothends_core::sample::{Encoding, Extent, FileIdx, SampleKey};
 use bothends_dataset::{Piece, Table, WrongChecksum};
 use bothends_ops::{OpsError, SampleFault, Scratch};
-use bothends_side_index::{Name, SideIndex};
+use bothends_side_index::{Name, SideIndex, Wait};
 
 use crate::costs::{SampleWork, ThreadClock};
 use crate::session::{Agreed, Known};
@@ -254,18 +254,15 @@ impl Bench {
         let Self { record, note, scratch } = self;
         let mut choose = |identity: &Identity| {
             let name = name_of(table, key, identity);
-            let is_known = index.is_some_and(|index| index.note_of(name, note));
-            let rows = pipeline.scan_for(key, note).filter(|_| is_known)?;
-            (rows.end <= piece.extent.len).then_some(rows)
+            let is_known = index?.note_of(name, note, Wait::ForDisk);
+            let rows = is_known.then(|| pipeline.scan_for(key, note)).flatten()?;
+            piece.scan(rows.clone()).map(|_| rows)
         };
         let (mut identity, rows) = site.read(key, piece, record, &mut choose)?;
-        if let Some(rows) = rows {
-            let part = RecordPart::Scan { from: rows.start };
-            let record = Record {
-                part,
-                entry_points: note,
-                ..Record::new(record, Encoding::Image)
-            };
+        if let Some(rows) = rows.and_then(|rows| piece.scan(rows)) {
+            let record = table.record(key.sample, rows, record);
+            let mut record = record.map_err(|WrongChecksum| Fault::Bad)?;
+            record.entry_points = note;
             if pipeline.run(scratch, key, record, place).is_ok() {
                 return Ok(identity);
             }

@@ -46,8 +46,8 @@ enum PiecePart {
     Record,
     /// Row groups, from this one on.
     RowGroups { first: usize },
-    /// Rows of a JPEG's scan, from this byte of the record on.
-    Scan { from: u32 },
+    /// Rows of a JPEG's scan, from this byte of the record on, which has so many.
+    Scan { from: u32, of: u32 },
 }
 
 impl Piece {
@@ -63,8 +63,8 @@ impl Piece {
         matches!(self.part, PiecePart::Scan { .. })
     }
 
-    /// Of a whole JPEG the part of its scan in these bytes of it; `None` where this is no whole record, or does
-    /// not have them.
+    /// The part of a JPEG's scan that lies in these bytes of its record; `None` unless this is the whole record, and
+    /// has them.
     #[must_use]
     pub fn scan(&self, bytes: Range<u32>) -> Option<Self> {
         let Range { start, end } = bytes;
@@ -72,7 +72,7 @@ impl Piece {
         let offset = self.extent.offset.checked_add(start.into())?;
         self.is_record().then_some(Self {
             extent: Extent { offset, len, ..self.extent },
-            part: PiecePart::Scan { from: start },
+            part: PiecePart::Scan { from: start, of: self.extent.len },
         })
     }
 }
@@ -230,7 +230,9 @@ impl Table {
             (PiecePart::RowGroups { first }, Some(blocks)) => {
                 record.part = RecordPart::RowGroups(RowGroups { blocks, first });
             }
-            (PiecePart::Scan { from }, _) => record.part = RecordPart::Scan { from },
+            (PiecePart::Scan { from, of }, _) => {
+                record.part = RecordPart::Scan { from, of };
+            }
             (PiecePart::RowGroups { .. }, None) | (PiecePart::Record, _) => {
                 let known = self.checksum(sample);
                 if known.is_some_and(|known| known != XxHash3_64::oneshot(bytes)) {

@@ -17,7 +17,7 @@ use bothends_io::{Files, OpenFile, ReadInto, Reader};
 use bothends_ops::jpeg::ScanNote;
 use bothends_ops::resize::Crop;
 use bothends_ops::{Damage, Pipeline, Scratch};
-use bothends_side_index::{Name, SideIndex};
+use bothends_side_index::{Name, SideIndex, Wait};
 
 use crate::{Batch, NotHere, Placed};
 
@@ -142,7 +142,9 @@ impl TableSource {
         let index_key = self.table.index_key(key.sample);
         let name = Name::of_file(index_key, open.age(), open.changed_ns());
         let mut bytes = std::mem::take(&mut self.memory.note);
-        let is_known = index.note_of(name, &mut bytes);
+        // A file that is kept open may have changed since.
+        let is_known =
+            open.is_unchanged() && index.note_of(name, &mut bytes, Wait::ForDisk);
         let note = ScanNote::read(&bytes).filter(|_| is_known).ok_or(NotHere::OtherForm);
         let placed = note.and_then(|note| {
             let crop = self.crop(key, note.size())?;

@@ -9,7 +9,7 @@ pub(crate) mod roots;
 pub(crate) mod space;
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -78,10 +78,7 @@ impl OpenFile {
         if !metadata.is_file() {
             return Err(IoError::NotAFile { path: path.to_owned() });
         }
-        let ns =
-            |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
-        let age = (metadata.len(), ns(metadata.mtime(), metadata.mtime_nsec()));
-        let changed_ns = ns(metadata.ctime(), metadata.ctime_nsec());
+        let (age, changed_ns) = times(&metadata);
         let block = match direct {
             Direct::Auto => direct_block(&file),
             Direct::Off => 1,
@@ -146,12 +143,14 @@ impl OpenFile {
     /// not wait for the disk (RWF_NOWAIT, preadv2(2)). What is wrong otherwise is for an ordinary read to
     /// say; `bytes` may then be filled in part.
     pub fn read_cached(&self, bytes: &mut [u8], offset: u64) -> bool {
-        if self.is_direct() {
-            return false;
-        }
-        let (n_bytes, mut parts) = (bytes.len(), [IoSliceMut::new(bytes)]);
-        let read = preadv2(&self.file, &mut parts, offset, ReadWriteFlags::NOWAIT);
-        read.is_ok_and(|n| n == n_bytes)
+        !self.is_direct() && matches!(read_nowait(&self.file, bytes, offset), Ok(true))
+    }
+
+    /// Whether length, age and time of change are still those of its opening. Asks the file system.
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        let now = self.file.metadata().map(|now| times(&now));
+        now.is_ok_and(|now| now == (self.age, self.changed_ns))
     }
 
     /// Has `len` bytes from `offset` brought into the page cache, without waiting for them.
@@ -170,6 +169,35 @@ impl OpenFile {
         clear_direct(&self.file)?;
         self.block.store(1, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+/// Length in bytes and time of the last change of the contents, and of the inode, in nanoseconds since 1970.
+fn times(metadata: &Metadata) -> ((u64, i128), i128) {
+    let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+    let age = (metadata.len(), ns(metadata.mtime(), metadata.mtime_nsec()));
+    (age, ns(metadata.ctime(), metadata.ctime_nsec()))
+}
+
+/// Whether the page cache had all of `bytes`, which may be filled in part.
+fn read_nowait(file: &File, bytes: &mut [u8], offset: u64) -> rustix::io::Result<bool> {
+    let (n_bytes, mut parts) = (bytes.len(), [IoSliceMut::new(bytes)]);
+    let read = preadv2(file, &mut parts, offset, ReadWriteFlags::NOWAIT)?;
+    Ok(read == n_bytes)
+}
+
+/// Fills `bytes` from `offset` of a small file on, if the page cache has them; else they are on their way there, and
+/// `false` is returned. Where the file system cannot tell, it waits for the disk.
+pub fn read_cached(file: &File, bytes: &mut [u8], offset: u64) -> bool {
+    match read_nowait(file, bytes, offset) {
+        Ok(true) => true,
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+            file.read_exact_at(bytes, offset).is_ok()
+        }
+        Ok(false) | Err(_) => {
+            will_need(file, offset, bytes.len() as u64);
+            false
+        }
     }
 }
 
@@ -298,6 +326,8 @@ impl Files {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -316,6 +346,33 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &open(0).unwrap()));
         let error = open(7).unwrap_err();
         assert!(matches!(&error, IoError::Missing { path } if path.ends_with("7")));
+    }
+
+    /// A file that is kept open is changed in place, and its age restored.
+    #[test]
+    fn a_file_knows_whether_it_has_changed_since_it_was_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, b"before").unwrap();
+        let open = OpenFile::open(&path, Direct::Off).unwrap();
+        assert!(open.is_unchanged());
+        let age = std::fs::metadata(&path).unwrap().modified().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::fs::write(&path, b"after!").unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(age).unwrap();
+        assert!(
+            !open.is_unchanged()
+                && OpenFile::open(&path, Direct::Off).unwrap().is_unchanged()
+        );
+    }
+
+    #[test]
+    fn what_was_just_written_is_in_the_page_cache() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"0123456789").unwrap();
+        let mut bytes = [0; 4];
+        assert!(read_cached(&file, &mut bytes, 3) && &bytes == b"3456");
+        assert!(!read_cached(&file, &mut bytes, 8), "it ends before");
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub use files::regular::{
 };
 pub use files::roots::Roots;
 pub use files::space::{Medium, free_bytes, medium};
-pub use files::{Direct, Files, OpenFile};
+pub use files::{Direct, Files, OpenFile, read_cached};
 pub use folder::Folder;
 pub use list::list;
 pub use reader::{

@@ -225,8 +225,12 @@ impl Pipeline {
         };
         let (size, need) = need_bytes(record, picture.as_ref());
         // A part of a record says nothing of the whole one's length.
-        let is_whole = record.part == RecordPart::Whole;
-        self.room.admits(size, is_whole.then_some(record.bytes.len()))?;
+        let record_bytes = match record.part {
+            RecordPart::Whole => Some(record.bytes.len()),
+            RecordPart::RowGroups(_) => None,
+            RecordPart::Scan { of, .. } => usize::try_from(of).ok(),
+        };
+        self.room.admits(size, record_bytes)?;
         let turn = self.room.take(size, need)?;
         let done = work(scratch, picture);
         scratch.release_above(self.room.keep_bytes());

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests; a panic is the report")]
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bothends_core::blocks::{Blocks, Head, Profile};
@@ -60,6 +61,14 @@ impl Image {
     }
 }
 
+/// The rows of a file's scan that a sample needs, as a record.
+fn scan_rows<'a>(file: &'a [u8], rows: Range<u32>, note: &'a [u8]) -> Record<'a> {
+    let of = u32::try_from(file.len()).unwrap();
+    let bytes = &file[rows.start as usize..rows.end as usize];
+    let part = RecordPart::Scan { from: rows.start, of };
+    Record { part, entry_points: note, ..Record::new(bytes, Encoding::Image) }
+}
+
 fn pipeline(recipe: &str, numerics: Numerics, interpolation: Interpolation) -> Pipeline {
     let mut recipe = serde_json::to_value(Recipe::builtin(recipe).unwrap()).unwrap();
     recipe["ops"][1]["interpolation"] = serde_json::to_value(interpolation).unwrap();
@@ -73,7 +82,7 @@ fn key(n: u64) -> SampleKey {
 
 #[test]
 fn samples_are_those_of_the_file() {
-    let mut n_packed = 0;
+    let (mut n_packed, mut n_without_note) = (0, 0);
     // Used for one image after the other: none may show through in the next.
     let new = |level| (level, Scratch::new(level));
     let mut scratches: Vec<_> = Level::available().into_iter().map(new).collect();
@@ -96,7 +105,18 @@ fn samples_are_those_of_the_file() {
             let mut got = need.clone();
             for key in (0..8).map(key) {
                 let file = Record::new(&bytes, Encoding::Image);
-                pipeline.run(&mut Scratch::default(), key, file, &mut need).unwrap();
+                let mut first = Scratch::default();
+                pipeline.run(&mut first, key, file, &mut need).unwrap();
+                for (level, scratch) in &mut scratches {
+                    let note = first.new_entry_points();
+                    let Some(rows) = pipeline.scan_for(key, note) else {
+                        n_without_note += 1;
+                        continue;
+                    };
+                    let rows = scan_rows(&bytes, rows, note);
+                    pipeline.run(scratch, key, rows, &mut got).unwrap();
+                    assert!(need == got, "{}: {recipe}, {level:?}, rows", path.display());
+                }
                 for (level, scratch) in &mut scratches {
                     let record = image.record(&pipeline, key);
                     pipeline.run(scratch, key, record, &mut got).unwrap();
@@ -106,6 +126,9 @@ fn samples_are_those_of_the_file() {
         }
     }
     assert!(n_packed >= 20, "only {n_packed} fixtures can be packed");
+    // Progressive files and those in four inks.
+    let most = n_packed / 2 * scratches.len() * 9 * 8;
+    assert!(n_without_note < most, "{n_without_note} samples were made of no rows");
 }
 
 #[test]

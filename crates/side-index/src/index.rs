@@ -6,10 +6,11 @@
 //! that start later. Results never depend on them: whatever goes wrong costs speed, and prints at
 //! most one line. `bothends_dataset::side_index` has the format of a segment.
 
+use std::cell::LazyCell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,7 +18,7 @@ use bothends_dataset::side_index::{
     self as form, EXTENSION, HEADER_BYTES, Line, PREFIX, Unreadable, is_segment, stamp,
 };
 use bothends_dataset::{Kind, block_cache};
-use bothends_io::{Draft, open_own};
+use bothends_io::{Draft, open_own, read_cached};
 use serde::Serialize;
 
 use crate::folder::{Folders, Place};
@@ -42,7 +43,7 @@ const LONG_TICK_NS: i128 = 2_000_000_000;
 pub struct Name {
     key: u64,
     stamp: u64,
-    /// What tells the file from whatever else it may become, of one that can be told; else 0.
+    /// What tells this very file from others, and from itself after a change; 0 where nothing does.
     mark: u64,
 }
 
@@ -105,6 +106,15 @@ impl Name {
     }
 }
 
+/// Whether a note may be waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// It is read from the disk if need be.
+    ForDisk,
+    /// Only if it is in the page cache; else it is on its way there.
+    Never,
+}
+
 /// Whether a file that was last changed then can be told from what it becomes if it changes again.
 #[must_use]
 pub fn is_at_rest(changed_ns: i128) -> bool {
@@ -129,6 +139,7 @@ pub struct SideIndex {
 /// A segment that has been read.
 #[derive(Debug)]
 struct Segment {
+    path: PathBuf,
     file: File,
     lines: Vec<Line>,
     len_bytes: u64,
@@ -185,13 +196,18 @@ impl SideIndex {
     /// Copies the note of the record with these `bytes` to `note`; false if there is none that
     /// matches the bytes.
     pub fn look_up(&self, name: Name, bytes: &[u8], note: &mut Vec<u8>) -> bool {
-        let is_its = |line: &Line| line.content == form::content(bytes);
-        let mark = self.find(name, |segment, line| {
-            is_its(line).then(|| segment.note(line, note)).flatten()
-        });
-        // It was made when nobody could tell the file from another, or by a version that did not.
-        if mark == Some(0) && name.mark != 0 {
-            self.keep(name, bytes, note);
+        let content = LazyCell::new(|| form::content(bytes));
+        let mut mark_of = |segment: &Segment, line: &Line| {
+            let is_its = line.content == *content;
+            is_its.then(|| segment.note(line, note, Wait::ForDisk)).flatten()
+        };
+        let is_marked = |mark: &u64| *mark == name.mark;
+        let marked =
+            self.find(name, |segment, line| mark_of(segment, line).filter(is_marked));
+        let mark = marked.or_else(|| self.find(name, mark_of));
+        // The file was copied since, or its owner changed; or it was too young to be told from another.
+        if mark.is_some_and(|mark| mark != name.mark) && name.mark != 0 {
+            self.keep_note([name.key, name.stamp, *content], name.mark, note);
         }
         mark.is_some()
     }
@@ -211,16 +227,26 @@ impl SideIndex {
     }
 
     /// Copies the note of the record with this name to `note`, without comparing bytes; false if there is none that
-    /// was made of the very file. For callers that read a part of a record, and hold that against the checksums in
+    /// was made of this very file. For callers that read a part of a record, and hold that against the checksums in
     /// the note.
-    pub fn note_of(&self, name: Name, note: &mut Vec<u8>) -> bool {
-        let is_its = |mark: &u64| *mark == name.mark && name.mark != 0;
-        self.find(name, |segment, line| segment.note(line, note).filter(is_its)).is_some()
+    pub fn note_of(&self, name: Name, note: &mut Vec<u8>, wait: Wait) -> bool {
+        if name.mark == 0 {
+            return false;
+        }
+        let is_its = |mark: &u64| *mark == name.mark;
+        let found = self.find(name, |segment, line| {
+            let note = segment.has_marks.then(|| segment.note(line, note, wait))?;
+            note.filter(is_its)
+        });
+        found.is_some()
     }
 
     /// Keeps a note about the record with these `bytes`.
     pub fn keep(&self, name: Name, bytes: &[u8], note: &[u8]) {
-        let content = form::content(bytes);
+        self.keep_note([name.key, name.stamp, form::content(bytes)], name.mark, note);
+    }
+
+    fn keep_note(&self, name: [u64; 3], mark: u64, note: &[u8]) {
         let mut growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*growing, Growing::Empty) {
             let begun = self.folders.begin();
@@ -232,7 +258,7 @@ impl SideIndex {
             });
         }
         if let Growing::Draft(writing) = &mut *growing
-            && writing.push([name.key, name.stamp, content], name.mark, note).is_err()
+            && writing.push(name, mark, note).is_err()
         {
             *growing = Growing::Failed;
         }
@@ -262,6 +288,7 @@ impl SideIndex {
                         let segments = self.segments.write();
                         let mut segments =
                             segments.unwrap_or_else(PoisonError::into_inner);
+                        segments.retain(|old| !segment.replaces(old));
                         segments.insert(0, Arc::new(segment));
                     }
                     None => *growing = Growing::Failed,
@@ -318,15 +345,35 @@ impl Writing {
         let len_bytes = self.offset + directory.len() as u64;
         // Where a file system gives it to somebody else nobody would ever read it.
         let file = open_own(&path).inspect_err(|_| drop(std::fs::remove_file(&path)));
-        Some(Segment { file: file.ok()?, lines: self.lines, len_bytes, has_marks: true })
+        let file = file.ok()?;
+        Some(Segment { path, file, lines: self.lines, len_bytes, has_marks: true })
     }
 }
 
 impl Segment {
-    /// Copies a note to `note`; the mark of its file, 0 for none. `None` where it is damaged.
-    fn note(&self, line: &Line, note: &mut Vec<u8>) -> Option<u64> {
+    /// Whether it has a newer note of each file that `old`, next to it, has one of; then that is deleted. Who has it
+    /// open reads on.
+    fn replaces(&self, old: &Self) -> bool {
+        let is_in = |line: &Line| {
+            form::find(&self.lines, line.key).is_some_and(|own| own.stamp == line.stamp)
+        };
+        let is_beside = self.path.parent() == old.path.parent();
+        is_beside
+            && old.lines.iter().all(is_in)
+            && std::fs::remove_file(&old.path).is_ok()
+    }
+
+    /// Copies a note to `note`; the mark of its file, 0 for none. `None` where it is damaged, or not there without
+    /// waiting.
+    fn note(&self, line: &Line, note: &mut Vec<u8>, wait: Wait) -> Option<u64> {
         note.resize(line.len as usize, 0);
-        self.file.read_exact_at(note, line.offset).ok().filter(|()| line.fits(note))?;
+        let is_read = match wait {
+            Wait::ForDisk => self.file.read_exact_at(note, line.offset).is_ok(),
+            Wait::Never => read_cached(&self.file, note, line.offset),
+        };
+        if !is_read || !line.fits(note) {
+            return None;
+        }
         if !self.has_marks {
             return Some(0);
         }
@@ -363,7 +410,8 @@ fn read(path: &Path, key: &Key) -> io::Result<Segment> {
         key.fits(Use::Notes, parts, seal)
     });
     let lines = lines.map_err(unreadable)?;
-    Ok(Segment { file, lines, len_bytes: len, has_marks: form::has_marks(&header) })
+    let (path, has_marks) = (path.to_owned(), form::has_marks(&header));
+    Ok(Segment { path, file, lines, len_bytes: len, has_marks })
 }
 
 #[cfg(test)]
@@ -398,12 +446,18 @@ mod tests {
         assert_eq!(known(&other, Name { stamp: 9, ..NAME }, b"image"), None, "older");
         assert_eq!(known(&other, Name { key: 9, ..NAME }, b"image"), None, "elsewhere");
         let mut note = Vec::new();
-        assert!(other.note_of(NAME, &mut note) && note == b"note");
-        assert!(!other.note_of(Name { stamp: 9, ..NAME }, &mut note), "older");
-        // Set back to its age, which the bytes alone reveal.
+        assert!(other.note_of(NAME, &mut note, Wait::ForDisk) && note == b"note");
+        assert!(
+            !other.note_of(Name { stamp: 9, ..NAME }, &mut note, Wait::ForDisk),
+            "older"
+        );
+        // Set back to its age, which the bytes alone reveal: they are the same, and from then on it is this file's note.
         let set_back = Name { mark: 10, ..NAME };
-        assert!(!other.note_of(set_back, &mut note));
+        assert!(!other.note_of(set_back, &mut note, Wait::ForDisk));
+        assert_eq!(known(&other, set_back, b"imagf"), None);
         assert_eq!(known(&other, set_back, b"image").as_deref(), Some(&b"note"[..]));
+        other.publish();
+        assert!(other.note_of(set_back, &mut note, Wait::Never) && note == b"note");
     }
 
     /// A file that nobody could tell from another: its note is held against the bytes.
@@ -415,7 +469,10 @@ mod tests {
         index.keep(unmarked, b"image", b"note");
         index.publish();
         let mut note = Vec::new();
-        assert!(!index.note_of(unmarked, &mut note) && !index.note_of(NAME, &mut note));
+        assert!(
+            !index.note_of(unmarked, &mut note, Wait::ForDisk)
+                && !index.note_of(NAME, &mut note, Wait::ForDisk)
+        );
         assert_eq!(known(&index, NAME, b"image").as_deref(), Some(&b"note"[..]));
     }
 
@@ -442,14 +499,14 @@ mod tests {
         header[32..].copy_from_slice(&seal);
         std::fs::write(path.path(), [&header[..], b"note", &directory].concat()).unwrap();
         let index = beside(root.path());
-        assert!(!index.note_of(NAME, &mut Vec::new()));
+        assert!(!index.note_of(NAME, &mut Vec::new(), Wait::ForDisk));
         assert_eq!(known(&index, NAME, b"image").as_deref(), Some(&b"note"[..]));
-        // From now on it has a mark, and is kept no third time.
+        // From now on it has a mark, and is kept no third time; the old segment has gone.
         index.publish();
-        assert!(index.note_of(NAME, &mut Vec::new()));
+        assert!(index.note_of(NAME, &mut Vec::new(), Wait::ForDisk));
         assert!(known(&index, NAME, b"image").is_some());
         index.publish();
-        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 2);
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1);
     }
 
     #[test]
@@ -489,7 +546,7 @@ mod tests {
             index.keep(Name { key, ..NAME }, b"image", note.as_bytes());
         }
         let folder = root.path();
-        let paths: Vec<std::path::PathBuf> =
+        let paths: Vec<PathBuf> =
             std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
         assert_eq!(paths.len(), 2);
         let mut bytes = std::fs::read(&paths[0]).unwrap();

@@ -4,7 +4,7 @@
 //!
 //! Workers of the host and of devices look up what is known about a record, and keep what they
 //! learned by decoding it. Results never depend on it: a note counts only for the exact bytes that it
-//! was made from, or for a part of the very file, and whatever goes wrong costs nothing but speed. This crate knows neither the
+//! was made from, or for the unchanged file that they were read from, and whatever goes wrong costs nothing but speed. This crate knows neither the
 //! contents of a note (`ops` does) nor the layout of a segment (`dataset::side_index` does). Segments
 //! of others are not believed.
 //!
@@ -21,6 +21,6 @@ mod tables;
 
 pub use blocks::{BlockCache, BlockCacheStats, CachedBlocks, Keeping, NewBlocks};
 pub use folder::{Beside, CACHE_LIMIT_BYTES, Cache, Place, user_cache};
-pub use index::{Name, SideIndex, SideIndexStats, is_at_rest};
+pub use index::{Name, SideIndex, SideIndexStats, Wait, is_at_rest};
 pub use records::{CachedRecord, RecordCache};
 pub use tables::find;

@@ -70,6 +70,8 @@ pub enum RecordPart<'a> {
     Scan {
         /// Where the first byte lies in the record.
         from: u32,
+        /// Length of the whole record in bytes.
+        of: u32,
     },
 }
 

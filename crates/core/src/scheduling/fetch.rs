@@ -28,7 +28,7 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-pub use config::{FetchConfig, Growth, Hedge};
+pub use config::{FetchConfig, Growth, Hedge, MAX_GAP_BYTES};
 use figures::{Cause, Waiting};
 pub use figures::{FetchCounts, FetchFigures, FetchWaits};
 use group::{Group, GroupId, Phase, Sent};

@@ -35,7 +35,7 @@ impl<'a> Picture<'a> {
                 let stored = Stored::new(groups.blocks, groups.first, record.bytes)?;
                 return Ok(Some(Self::Stored(stored)));
             }
-            RecordPart::Scan { from } => {
+            RecordPart::Scan { from, .. } => {
                 let noted = Noted::new(record.entry_points, from, record.bytes)?;
                 return Ok(Some(Self::Noted(noted)));
             }

@@ -357,6 +357,10 @@ impl Worker {
         (piece, name, blocks): (Piece, Name, &CachedPiece),
         part: &mut Part,
     ) -> Result<Option<Damage>, String> {
+        let piece = match piece.is_scan() {
+            true => self.source.whole(key.sample),
+            false => piece,
+        };
         let bytes = self.source.read(key.sample, piece).map_err(|e| e.to_string())?;
         let read = Found { bytes: RecordBytes::Given(bytes), name, form: Form::File };
         let damage = self.make_from_bytes(kept, key, (piece, &read), part)?;

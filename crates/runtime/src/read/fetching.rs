@@ -41,7 +41,7 @@ use crate::read::fetching::local::Local;
 use crate::read::fetching::round_trip::RoundTrip;
 use crate::read::orders::Orders;
 use crate::read::remote::Remote;
-use crate::read::source::{Note, Source, lens};
+use crate::read::source::{Source, lens};
 use crate::read::wanted::{self, BatchKey, Brought, Complete};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
@@ -343,12 +343,8 @@ impl FetchStage {
         epoch: EpochIdx,
         samples: impl Iterator<Item = SampleId>,
     ) -> Vec<(SampleId, Piece)> {
-        let mut note = Note::default();
-        let mut piece = |sample| {
-            let key = self.source.key(epoch, sample);
-            self.source.piece_to_fetch(key, &self.remote, &mut note)
-        };
-        samples.map(|sample| (sample, piece(sample))).collect()
+        let keys = samples.map(|sample| self.source.key(epoch, sample));
+        self.source.pieces_to_fetch(keys, &self.remote)
     }
 
     /// Enters what is foretold, and withdraws what no longer is: a device has claimed it, or its epoch

@@ -17,6 +17,7 @@ use bothends_core::ids::SampleId;
 use bothends_core::sample::{Extent, FileIdx};
 use bothends_dataset::Piece;
 use bothends_io::{Bytes, OpenFile, ReadDone, ReadRequest, Reader};
+use bothends_side_index::Wait;
 use bothends_slots::Part;
 use crossbeam::channel::{Receiver, Sender, select};
 
@@ -302,13 +303,14 @@ impl ReadStage {
         self.source.cached(key, file).map(Box::new)
     }
 
-    /// Has of a single record no more read than its sample needs.
+    /// Limits the read of a single record to what its sample needs.
     fn narrow(&self, rows: &mut Together, file: &OpenFile, note: &mut Note) {
         let Together { first, others } = rows;
         if others.is_empty() {
             let key = self.source.key(first.progress.epoch, first.sample);
-            let name = self.source.name(first.sample, file);
-            first.piece = self.source.narrowed(key, (first.piece, name), note);
+            let narrowed =
+                self.source.narrowed((key, first.piece), file, note, Wait::Never);
+            first.piece = narrowed;
         }
     }
 
@@ -382,18 +384,13 @@ impl ReadStage {
     }
 
     /// Of records that were read together nobody knows which is to blame: each is read once
-    /// more, alone. So is one that was looked for in the block cache, which is damaged then, or of which only a
-    /// part was read.
+    /// more, alone. So is one that was looked for in the block cache, which is damaged then.
     fn failed(&self, InFlight { rows, file, cached }: InFlight, why: &str) {
-        let is_one =
-            rows.others.is_empty() && cached.is_none() && !rows.first.piece.is_scan();
+        let is_one = rows.others.is_empty() && cached.is_none();
         if let Some((piece, blocks)) = cached.zip(self.source.blocks()) {
             blocks.was_damaged(&piece, self.source.record_of(rows.first.sample));
         }
-        for mut row in rows.members() {
-            if row.piece.is_scan() {
-                row.piece = self.source.whole(row.sample);
-            }
+        for row in rows.members() {
             let again = match is_one {
                 true => Err(why.to_owned()),
                 false => {

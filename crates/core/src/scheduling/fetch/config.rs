@@ -6,6 +6,9 @@
 /// A millisecond in nanoseconds.
 const MILLI: u64 = 1_000_000;
 
+/// The gap between two ranges that one request still brings by default, in bytes.
+pub const MAX_GAP_BYTES: u64 = 4 << 10;
+
 /// The bounds and the patience of a [`FetchQueue`](super::FetchQueue). A bound of 0 counts as 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FetchConfig {
@@ -83,7 +86,7 @@ impl Default for FetchConfig {
             retry_ns: 50 * MILLI,
             most_retry_ns: 1_000 * MILLI,
             most_joined_bytes: 1 << 20,
-            max_gap_bytes: 4 << 10,
+            max_gap_bytes: MAX_GAP_BYTES,
             seed: 0,
         }
     }

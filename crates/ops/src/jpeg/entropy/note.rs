@@ -274,7 +274,10 @@ impl<'a> Note<'a> {
         let colour = [Colour::Grey, Colour::YCbCr, Colour::Rgb];
         let colour = *colour.get(usize::from(self.header[12]))?;
         let n_components = if colour == Colour::Grey { 1 } else { MAX_COMPONENTS };
-        if self.components.len() != n_components {
+        // A lone component's factors mean nothing, and are written as 1.
+        let are_factors_told =
+            n_components > 1 || self.components.iter().all(|c| c[..2] == [1, 1]);
+        if self.components.len() != n_components || !are_factors_told {
             return None;
         }
         let mut components = [frame::Component::default(); MAX_COMPONENTS];
@@ -299,7 +302,7 @@ impl<'a> Note<'a> {
             check_code(Class::Ac, &Code::read(bytes).ok()?.0).ok()?;
         }
         let mut places = 0_u8;
-        for &[h, v, table, place, dc, ac] in self.components {
+        for &[_, _, table, place, dc, ac] in self.components {
             places |= 1_u8.checked_shl(place.into())?;
             let code = |nth: u8, class| {
                 let bytes = self.codes[..self.n_codes].get(usize::from(nth));
@@ -309,10 +312,6 @@ impl<'a> Note<'a> {
             code(dc, Class::Dc)?;
             code(ac, Class::Ac)?;
             self.steps[..self.n_steps].get(usize::from(table))?;
-            // A lone component's factors mean nothing, and are written as 1.
-            if self.components.len() == 1 && (h, v) != (1, 1) {
-                return None;
-            }
         }
         let is_in_scan = |place: usize| places >> place & 1 == 1;
         let are_all_in_scan = (0..self.components.len()).all(is_in_scan);

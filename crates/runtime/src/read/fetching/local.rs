@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use bothends_core::fetch::MAX_GAP_BYTES;
 use bothends_core::ids::SampleId;
 use bothends_core::sample::SampleKey;
 use bothends_dataset::Piece;
@@ -32,28 +33,56 @@ impl Local {
     }
 }
 
-impl Source {
-    /// What is fetched for the sample of `key`: all of its record where that is kept in the record
-    /// cache, or may be.
-    pub(crate) fn piece_to_fetch(
-        &self,
-        key: SampleKey,
-        remote: &Remote,
-        note: &mut Note,
-    ) -> Piece {
-        let whole = self.whole(key.sample);
-        let is_whole = remote.cache().is_some_and(|cache| {
-            let may_be_kept = self.cache_name(remote, key.sample).is_some();
-            (may_be_kept && cache.takes_more())
-                || self.find_cached(remote, key.sample, whole).is_some()
-        });
-        match is_whole {
-            true => whole,
-            false => {
-                let name = self.name_of_fetched(remote, key.sample);
-                self.narrowed(key, (self.piece(key), name), note)
-            }
+/// Which of these lie so near another one that one request may bring both.
+fn are_joined(pieces: &[Piece]) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..pieces.len()).collect();
+    order.sort_by_key(|&at| (pieces[at].extent.file, pieces[at].extent.offset));
+    let mut joined = vec![false; pieces.len()];
+    for pair in order.windows(2) {
+        let [one, next] = [pair[0], pair[1]].map(|at| pieces[at].extent);
+        let end = one.offset.saturating_add(one.len.into());
+        if one.file == next.file && next.offset.saturating_sub(end) <= MAX_GAP_BYTES {
+            pair.iter().for_each(|&at| joined[at] = true);
         }
+    }
+    joined
+}
+
+impl Source {
+    /// What is fetched for samples of these keys: all of a record where that is kept in the record cache, or may
+    /// be, or where one request brings it with its neighbour.
+    pub(crate) fn pieces_to_fetch(
+        &self,
+        keys: impl Iterator<Item = SampleKey>,
+        remote: &Remote,
+    ) -> Vec<(SampleId, Piece)> {
+        let mut note = Note::default();
+        let keys: Vec<SampleKey> = keys.collect();
+        let wholes: Vec<Piece> = keys.iter().map(|key| self.whole(key.sample)).collect();
+        let joined = are_joined(&wholes);
+        let each = keys.into_iter().zip(wholes).zip(joined);
+        let pieces = each.map(|((key, whole), is_joined)| {
+            let sample = key.sample;
+            if self.is_all_fetched(sample, whole, remote) {
+                return (sample, whole);
+            }
+            let piece = self.piece(key);
+            if is_joined {
+                return (sample, piece);
+            }
+            let name = self.name_of_fetched(remote, sample);
+            (sample, self.narrowed_to_fetch((key, piece), name, &mut note))
+        });
+        pieces.collect()
+    }
+
+    /// Whether all of a record is kept in the record cache, or may be.
+    fn is_all_fetched(&self, sample: SampleId, whole: Piece, remote: &Remote) -> bool {
+        remote.cache().is_some_and(|cache| {
+            let may_be_kept = self.cache_name(remote, sample).is_some();
+            (may_be_kept && cache.takes_more())
+                || self.find_cached(remote, sample, whole).is_some()
+        })
     }
 
     /// What the record cache has of this piece of a sample.
@@ -86,5 +115,28 @@ impl Source {
         {
             cache.offer(name, fetched);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_core::sample::{Encoding, Extent};
+    use bothends_dataset::TableBuilder;
+
+    use super::*;
+
+    #[test]
+    fn records_that_lie_side_by_side_are_joined() {
+        let mut table = TableBuilder::new(Encoding::Image);
+        let files = ["one", "two"].map(|name| table.file(name).unwrap());
+        let gap = MAX_GAP_BYTES;
+        let places = [(0, 5 * gap), (0, 0), (0, 1_000 + gap), (1, 1_000), (0, 9 * gap)];
+        for (file, offset) in places {
+            table.sample(Extent { file: files[file], offset, len: 1_000 }, 0);
+        }
+        let table = table.build().unwrap();
+        let pieces: Vec<Piece> =
+            (0..5).map(|nth| table.piece(SampleId(nth), |_| None)).collect();
+        assert_eq!(are_joined(&pieces), [false, true, true, false, false]);
     }
 }

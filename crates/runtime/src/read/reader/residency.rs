@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use bothends_core::sample::SampleKey;
 use bothends_dataset::Piece;
 use bothends_io::OpenFile;
+use bothends_side_index::Wait;
 
 use crate::read::blocks::CachedPiece;
 use crate::read::opener::{self, Open};
@@ -65,7 +66,7 @@ pub(crate) struct Resident {
     pub(crate) file: Arc<OpenFile>,
     /// Where it is row groups of the block cache.
     pub(crate) cached: Option<Box<CachedPiece>>,
-    /// What it is of the record, where it is not that.
+    /// The part of the record that was read, or all of it.
     pub(crate) piece: Piece,
     pub(crate) len: usize,
 }
@@ -101,10 +102,7 @@ impl Residency {
         let blocks = source.blocks().and_then(|_| source.cached(key, &file));
         let piece = match &blocks {
             Some(_) => piece,
-            None => {
-                let name = source.name(key.sample, &file);
-                source.narrowed(key, (piece, name), note)
-            }
+            None => source.narrowed((key, piece), &file, note, Wait::ForDisk),
         };
         let (from, offset, len) = match &blocks {
             Some(CachedPiece { file, offset, len, .. }) => (file, *offset, *len),

@@ -8,7 +8,8 @@
 use bothends_core::ids::SampleId;
 use bothends_core::sample::SampleKey;
 use bothends_dataset::Piece;
-use bothends_side_index::{Name, SideIndex};
+use bothends_io::OpenFile;
+use bothends_side_index::{Name, SideIndex, Wait};
 
 use super::Source;
 
@@ -22,17 +23,17 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// The note of the record with this name, if there is one; read from the disk unless it is here.
-    fn look_up(&mut self, index: &SideIndex, name: Name) -> Option<&[u8]> {
+    /// The note of the record with this name, if there is one; it is looked for unless it is here.
+    fn look_up(&mut self, index: &SideIndex, name: Name, wait: Wait) -> Option<&[u8]> {
         if self.of != Some(name) {
-            self.of = index.note_of(name, &mut self.bytes).then_some(name);
+            self.of = index.note_of(name, &mut self.bytes, wait).then_some(name);
         }
         self.of.map(|_| &*self.bytes)
     }
 
     /// The same, for the last time.
     pub(crate) fn take(&mut self, index: &SideIndex, name: Name) -> Option<&[u8]> {
-        self.look_up(index, name)?;
+        self.look_up(index, name, Wait::ForDisk)?;
         self.of = None;
         Some(&self.bytes)
     }
@@ -45,30 +46,44 @@ impl Note {
 }
 
 impl Source {
-    /// What is read of `piece` for the sample of `key`, if its record has this name in the side index: rows of
-    /// its scan, or all of it. Reads a note from the disk, to `note`.
+    /// What is read of `piece`, which lies in `file`, for the sample of `key`: rows of its scan, or all of it.
+    /// Reads a note to `note`.
     pub(crate) fn narrowed(
         &self,
-        key: SampleKey,
-        (piece, name): (Piece, Name),
+        (key, piece): (SampleKey, Piece),
+        file: &OpenFile,
+        note: &mut Note,
+        wait: Wait,
+    ) -> Piece {
+        // A file that is kept open may have changed since.
+        let is_this = || self.side_index.is_some() && file.is_unchanged();
+        let name = || is_this().then(|| self.name(key.sample, file));
+        self.scan_rows((key, piece), name, note, wait).unwrap_or(piece)
+    }
+
+    /// The same of a record that is fetched, and has this name. Waits for no disk.
+    pub(crate) fn narrowed_to_fetch(
+        &self,
+        (key, piece): (SampleKey, Piece),
+        name: Name,
         note: &mut Note,
     ) -> Piece {
-        self.scan_rows(key, (piece, name), note).unwrap_or(piece)
+        self.scan_rows((key, piece), || Some(name), note, Wait::Never).unwrap_or(piece)
     }
 
     fn scan_rows(
         &self,
-        key: SampleKey,
-        (piece, name): (Piece, Name),
+        (key, piece): (SampleKey, Piece),
+        name: impl FnOnce() -> Option<Name>,
         note: &mut Note,
+        wait: Wait,
     ) -> Option<Piece> {
         let index = self.side_index().filter(|_| piece.is_record())?;
         // Who transcodes needs all of the record.
-        let is_transcoded = self.blocks().is_some_and(|of| of.cache.takes_more());
-        if is_transcoded || self.is_undecoded() {
+        if self.blocks().is_some_and(|blocks| blocks.cache.takes_more()) {
             return None;
         }
-        let note = note.look_up(index, name)?;
+        let note = note.look_up(index, name()?, wait)?;
         piece.scan(self.pipeline.scan_for(key, note)?)
     }
 
