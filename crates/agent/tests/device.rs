@@ -27,8 +27,6 @@ fn exercise() -> (tempfile::TempDir, Exercise) {
     let data = dir.path().join("data");
     std::fs::create_dir(&data).unwrap();
     let exercise = Exercise::prepare(&data).unwrap();
-    // What was written just now may change again without another time: its notes are not believed.
-    std::thread::sleep(Duration::from_millis(100));
     (dir, exercise)
 }
 

@@ -5,6 +5,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_core::recipe::{Recipe, RecordShape};
@@ -14,6 +15,9 @@ use bothends_dataset::TableBuilder;
 use bothends_ops::{Pipeline, Scratch};
 use bothends_slots::{Job, JobId};
 use twox_hash::XxHash3_64;
+
+/// Twice what file systems with fractions of seconds need (`bothends_side_index::is_at_rest`).
+const AT_REST_AFTER: Duration = Duration::from_millis(100);
 
 /// The images: two kinds of JPEG, one PNG, and one file that is no image.
 const IMAGES: [(&str, &[u8]); 5] = [
@@ -99,13 +103,15 @@ pub struct Exercise {
 }
 
 impl Exercise {
-    /// Writes images below `root`, an empty folder.
+    /// Writes images below `root`, an empty folder, and waits until a device may believe that they stay as they
+    /// are: a file that was written just now may change again without another time.
     ///
     /// # Errors
     /// They cannot be written.
     pub fn prepare(root: &Path) -> io::Result<Self> {
         let exercise = Self::of(Kind::Images, root, "");
         exercise.write()?;
+        std::thread::sleep(AT_REST_AFTER);
         Ok(exercise)
     }
 
