@@ -204,9 +204,9 @@ fn what_decoding_taught_outlives_the_device_and_is_not_learnt_twice() {
     let made = segments_after_an_epoch(&exercise, &cache);
     assert_eq!(made.len(), 1, "{made:?}");
     assert_eq!(segments_after_an_epoch(&exercise, &cache), made);
-    // Every note is damaged, and its line says so: images are decoded whole, and indexed again.
+    // A note is damaged, and its line says so: its image is decoded whole, and indexed again.
     let mut bytes = std::fs::read(&made[0]).unwrap();
-    bytes[HEADER_BYTES] ^= 1;
+    bytes[HEADER_BYTES + 8] ^= 1;
     std::fs::write(&made[0], bytes).unwrap();
     assert_eq!(segments_after_an_epoch(&exercise, &cache).len(), 2);
     // A file that was only touched is looked at again: nobody knows what was done to it.

@@ -1,7 +1,7 @@
 //! The side index: what an earlier epoch learned about the images of a data set.
 //!
 //! Decoders of compressed images can start in the middle only if they are told how (the entry points of a
-//! JPEG). That knowledge is kept in *segments*, files that are written once and never changed. Each run
+//! JPEG). That knowledge is kept in *segments*, files that are written once; only marks change later. Each run
 //! that learns something new adds one, so several processes may read and write in parallel, and a missing
 //! or broken segment costs only time. One that somebody else made is not believed: notes decide what pixels
 //! an image has, so each segment carries a seal, which callers make and check.
@@ -19,9 +19,10 @@
 //! 32  seal of bytes 0 to 31 and of the directory, by a key of whoever wrote it: 32 bytes
 //! 64  the notes, one after the other, each: its file's mark, 0 for none: u64; its bytes
 //! …   the directory: 40 bytes a note, sorted by key:
-//!     key, stamp, content, offset: u64 each; length, check (XXH3-64 of its bytes): u32 each, with the mark
+//!     key, stamp, content, offset: u64 each; length, check (XXH3-64 of its bytes): u32 each, without the mark
 //! ```
 //!
+//! A mark is rewritten where the same bytes turn out to be those of another file, as after copying the data.
 //! Segments of the earlier version, "BEINDEX2", have no marks.
 
 use std::hash::Hasher as _;
@@ -186,7 +187,7 @@ pub fn directory_range(
     }
 }
 
-/// Whether each note begins with the mark of its file, as those of this version do.
+/// Whether the mark of its file precedes each note, as in this version.
 #[must_use]
 pub fn has_marks(header: &[u8; HEADER_BYTES]) -> bool {
     header.starts_with(MAGIC)

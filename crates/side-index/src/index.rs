@@ -9,6 +9,7 @@
 use std::cell::LazyCell;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -201,15 +202,18 @@ impl SideIndex {
             let is_its = line.content == *content;
             is_its.then(|| segment.note(line, note, Wait::ForDisk)).flatten()
         };
-        let is_marked = |mark: &u64| *mark == name.mark;
-        let marked =
-            self.find(name, |segment, line| mark_of(segment, line).filter(is_marked));
-        let mark = marked.or_else(|| self.find(name, mark_of));
-        // The file was copied since, or its owner changed; or it was too young to be told from another.
-        if mark.is_some_and(|mark| mark != name.mark) && name.mark != 0 {
+        let found = self.find(name, |segment, line| {
+            let mark = mark_of(segment, line)?;
+            // The file was copied since, or its owner changed; or it was too young to be told from another.
+            if mark != name.mark && name.mark != 0 && segment.has_marks {
+                segment.set_mark(line, name.mark);
+            }
+            Some(segment.has_marks)
+        });
+        if found == Some(false) && name.mark != 0 {
             self.keep_note([name.key, name.stamp, *content], name.mark, note);
         }
-        mark.is_some()
+        found.is_some()
     }
 
     /// What `read` makes of the newest note of this name of which it makes something.
@@ -288,8 +292,12 @@ impl SideIndex {
                         let segments = self.segments.write();
                         let mut segments =
                             segments.unwrap_or_else(PoisonError::into_inner);
-                        segments.retain(|old| !segment.replaces(old));
+                        let is_old = |old: &mut Arc<Segment>| segment.replaces(old);
+                        let old: Vec<_> = segments.extract_if(.., is_old).collect();
                         segments.insert(0, Arc::new(segment));
+                        drop(segments);
+                        // Where it cannot be deleted, it stays, and nothing needs it.
+                        old.iter().for_each(|old| drop(std::fs::remove_file(&old.path)));
                     }
                     None => *growing = Growing::Failed,
                 }
@@ -313,10 +321,10 @@ impl Writing {
         note: &[u8],
     ) -> Result<(), bothends_io::IoError> {
         let (before, start) = (self.pending.len(), self.offset);
-        let offset = start + before as u64;
+        let offset = start + (before + MARK_BYTES) as u64;
         self.pending.extend(mark.to_le_bytes());
         self.pending.extend_from_slice(note);
-        let line = Line::new(name, offset, &self.pending[before..]);
+        let line = Line::new(name, offset, note);
         // A full cache only costs speed: what it has is still used.
         let directory = (self.lines.len() + 1) * size_of::<Line>();
         let end = start + (self.pending.len() + directory) as u64;
@@ -351,35 +359,40 @@ impl Writing {
 }
 
 impl Segment {
-    /// Whether it has a newer note of each file that `old`, next to it, has one of; then that is deleted. Who has it
-    /// open reads on.
+    /// Whether it has each note of `old`, which is of the earlier version and lies next to it.
     fn replaces(&self, old: &Self) -> bool {
         let is_in = |line: &Line| {
             form::find(&self.lines, line.key).is_some_and(|own| own.stamp == line.stamp)
         };
-        let is_beside = self.path.parent() == old.path.parent();
-        is_beside
-            && old.lines.iter().all(is_in)
-            && std::fs::remove_file(&old.path).is_ok()
+        let is_next_to_it = self.path.parent() == old.path.parent();
+        !old.has_marks && is_next_to_it && old.lines.iter().all(is_in)
+    }
+
+    /// Makes `mark` the mark of a note. Where that fails, the note is held against the record's bytes again.
+    fn set_mark(&self, line: &Line, mark: u64) {
+        // By the open file: another one may have its name by now.
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        if let Ok(file) = File::options().write(true).open(path)
+            && let Some(at) = line.offset.checked_sub(MARK_BYTES as u64)
+        {
+            let _ = file.write_all_at(&mark.to_le_bytes(), at);
+        }
     }
 
     /// Copies a note to `note`; the mark of its file, 0 for none. `None` where it is damaged, or not there without
     /// waiting.
     fn note(&self, line: &Line, note: &mut Vec<u8>, wait: Wait) -> Option<u64> {
-        note.resize(line.len as usize, 0);
+        let n_before = if self.has_marks { MARK_BYTES } else { 0 };
+        note.resize(n_before + line.len as usize, 0);
+        let at = line.offset.checked_sub(n_before as u64)?;
         let is_read = match wait {
-            Wait::ForDisk => self.file.read_exact_at(note, line.offset).is_ok(),
-            Wait::Never => read_cached(&self.file, note, line.offset),
+            Wait::ForDisk => self.file.read_exact_at(note, at).is_ok(),
+            Wait::Never => read_cached(&self.file, note, at),
         };
-        if !is_read || !line.fits(note) {
-            return None;
-        }
-        if !self.has_marks {
-            return Some(0);
-        }
-        let mark = u64::from_le_bytes(*note.first_chunk()?);
-        note.drain(..MARK_BYTES);
-        Some(mark)
+        let mark = note.first_chunk().filter(|_| self.has_marks);
+        let mark = mark.map_or(0, |mark| u64::from_le_bytes(*mark));
+        note.drain(..n_before);
+        (is_read && line.fits(note)).then_some(mark)
     }
 }
 
@@ -451,13 +464,16 @@ mod tests {
             !other.note_of(Name { stamp: 9, ..NAME }, &mut note, Wait::ForDisk),
             "older"
         );
-        // Set back to its age, which the bytes alone reveal: they are the same, and from then on it is this file's note.
+        // Set back to its age, which the bytes alone reveal: they are the same, and from now on it is this file's note.
         let set_back = Name { mark: 10, ..NAME };
         assert!(!other.note_of(set_back, &mut note, Wait::ForDisk));
         assert_eq!(known(&other, set_back, b"imagf"), None);
         assert_eq!(known(&other, set_back, b"image").as_deref(), Some(&b"note"[..]));
-        other.publish();
         assert!(other.note_of(set_back, &mut note, Wait::Never) && note == b"note");
+        assert!(!index.note_of(NAME, &mut note, Wait::ForDisk), "another file's now");
+        assert_eq!(known(&index, Name { mark: 0, ..NAME }, b"image"), Some(note.clone()));
+        other.publish();
+        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1, "nothing is new");
     }
 
     /// A file that nobody could tell from another: its note is held against the bytes.

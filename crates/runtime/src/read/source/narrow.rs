@@ -55,10 +55,9 @@ impl Source {
         note: &mut Note,
         wait: Wait,
     ) -> Piece {
+        let rows = self.scan_rows((key, piece), self.name(key.sample, file), note, wait);
         // A file that is kept open may have changed since.
-        let is_this = || self.side_index.is_some() && file.is_unchanged();
-        let name = || is_this().then(|| self.name(key.sample, file));
-        self.scan_rows((key, piece), name, note, wait).unwrap_or(piece)
+        rows.filter(|_| file.is_unchanged()).unwrap_or(piece)
     }
 
     /// The same of a record that is fetched, and has this name. Waits for no disk.
@@ -68,13 +67,13 @@ impl Source {
         name: Name,
         note: &mut Note,
     ) -> Piece {
-        self.scan_rows((key, piece), || Some(name), note, Wait::Never).unwrap_or(piece)
+        self.scan_rows((key, piece), name, note, Wait::Never).unwrap_or(piece)
     }
 
     fn scan_rows(
         &self,
         (key, piece): (SampleKey, Piece),
-        name: impl FnOnce() -> Option<Name>,
+        name: Name,
         note: &mut Note,
         wait: Wait,
     ) -> Option<Piece> {
@@ -83,7 +82,7 @@ impl Source {
         if self.blocks().is_some_and(|blocks| blocks.cache.takes_more()) {
             return None;
         }
-        let note = note.look_up(index, name()?, wait)?;
+        let note = note.look_up(index, name, wait)?;
         piece.scan(self.pipeline.scan_for(key, note)?)
     }
 
