@@ -303,7 +303,10 @@ impl Worker {
                     Ok(None)
                 }
                 Err(_) => {
-                    self.make_from_file(kept, key, (piece, read.name, blocks), part)
+                    let damage = self.make_from_file(kept, key, read.name, part)?;
+                    // Else it is not the blocks that are to blame.
+                    self.were_damaged(blocks, key.sample);
+                    Ok(damage)
                 }
             };
         }
@@ -337,10 +340,7 @@ impl Worker {
         if made.is_ok() {
             return Ok(None);
         }
-        let whole = self.source.whole(key.sample);
-        let bytes = self.source.read(key.sample, whole).map_err(|e| e.to_string())?;
-        let (bytes, name, form) = (RecordBytes::Given(bytes), *name, Form::File);
-        self.make_from_bytes(kept, key, (whole, &Found { bytes, name, form }), part)
+        self.make_from_file(kept, key, *name, part)
     }
 
     fn was_cached(&self, bytes: &[u8]) {
@@ -349,26 +349,24 @@ impl Worker {
         }
     }
 
-    /// Makes a sample whose blocks are of no use from its file, read on this thread.
+    fn were_damaged(&self, blocks: &CachedPiece, sample: SampleId) {
+        if let Some(of_run) = self.source.blocks() {
+            of_run.was_damaged(blocks, self.source.record_of(sample));
+        }
+    }
+
+    /// Makes a sample from its whole record, read on this thread, where what was read in place of that is of no use.
     fn make_from_file(
         &self,
         kept: &mut Kept,
         key: SampleKey,
-        (piece, name, blocks): (Piece, Name, &CachedPiece),
+        name: Name,
         part: &mut Part,
     ) -> Result<Option<Damage>, String> {
-        let piece = match piece.is_scan() {
-            true => self.source.whole(key.sample),
-            false => piece,
-        };
-        let bytes = self.source.read(key.sample, piece).map_err(|e| e.to_string())?;
-        let read = Found { bytes: RecordBytes::Given(bytes), name, form: Form::File };
-        let damage = self.make_from_bytes(kept, key, (piece, &read), part)?;
-        // Else it is not the blocks that are to blame.
-        if let Some(of_run) = self.source.blocks() {
-            of_run.was_damaged(blocks, self.source.record_of(key.sample));
-        }
-        Ok(damage)
+        let whole = self.source.whole(key.sample);
+        let bytes = self.source.read(key.sample, whole).map_err(|e| e.to_string())?;
+        let (bytes, form) = (RecordBytes::Given(bytes), Form::File);
+        self.make_from_bytes(kept, key, (whole, &Found { bytes, name, form }), part)
     }
 
     fn make_from_bytes(
