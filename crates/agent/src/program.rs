@@ -256,7 +256,10 @@ fn run(args: &Args) -> Result<()> {
     };
     let server = match data {
         Data::Files(files) => Server::start(config, *files, NoCosts),
-        Data::Objects(root) => Server::start(config, root.start()?, NoCosts),
+        Data::Objects(root) => {
+            let store = root.start(config.n_workers)?;
+            Server::start(config, store, NoCosts)
+        }
     };
     let server = server.context("cannot start a thread")?;
     let server = server.with_memory(args.memory).with_sessions(args.sessions);

@@ -1,17 +1,18 @@
 //! The face for threads: fetches in, bytes out in any order.
 //!
-//! Requests run on one thread of their own with a tokio runtime, and tokio does not leave this crate. The
+//! Requests run on threads of their own with a tokio runtime each, and tokio does not leave this crate. The
 //! fetcher does not retry, join or order anything. `shared` is one for several threads.
 
+mod crew;
 pub(crate) mod progress;
 pub(crate) mod shared;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::num::NonZero;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -21,6 +22,8 @@ use tokio::sync::mpsc as tasks;
 use tokio::task::AbortHandle;
 
 use crate::{Identity, Objects, StorageError};
+pub use crew::n_fetch_threads;
+use crew::{Crew, Gone};
 use progress::Progress;
 
 /// One range to read.
@@ -48,7 +51,8 @@ pub struct Fetched {
     pub result: Result<Bytes, StorageError>,
 }
 
-/// Reads ranges of objects on a thread of its own.
+/// Reads ranges of objects on threads of its own. One of them receives some thousand records per second, and no more:
+/// each fetch goes to the thread that has the fewest in flight.
 ///
 /// # Contract
 ///
@@ -60,15 +64,24 @@ pub struct Fetched {
 /// 4. Dropping it ends all requests and does not wait for the network.
 #[derive(Debug)]
 pub struct Fetcher {
-    orders: Option<tasks::UnboundedSender<Order>>,
+    crew: Crew<Order>,
     answers: mpsc::Receiver<(u64, Fetched)>,
-    /// By tag: the serial number of the fetch that has it, and how much of its answer has come.
-    in_flight: HashMap<u64, (u64, Progress)>,
+    /// By tag.
+    in_flight: HashMap<u64, Way>,
+    /// How many each thread has in flight.
+    loads: Vec<usize>,
     /// Answers that need no thread.
     failed: VecDeque<Fetched>,
     serial: u64,
-    process: u32,
-    thread: Option<JoinHandle<()>>,
+}
+
+/// A fetch in flight.
+#[derive(Debug)]
+struct Way {
+    /// Tells it from an earlier one of the same tag.
+    serial: u64,
+    thread: usize,
+    progress: Progress,
 }
 
 #[derive(Debug)]
@@ -78,43 +91,39 @@ enum Order {
 }
 
 impl Fetcher {
-    /// Starts the thread.
+    /// Starts so many threads.
     ///
     /// # Errors
     /// The system has no thread or no descriptors left.
-    pub fn start(objects: Arc<dyn Objects>) -> io::Result<Self> {
-        let runtime = runtime()?;
-        let (orders, received) = tasks::unbounded_channel();
+    pub fn start(
+        objects: Arc<dyn Objects>,
+        n_threads: NonZero<usize>,
+    ) -> io::Result<Self> {
         let (answer, answers) = mpsc::channel();
-        let work = move || {
-            runtime.block_on(serve(objects, received, answer));
-            // A name lookup or a file system that hangs is left behind.
-            runtime.shutdown_background();
-        };
-        let thread = Builder::new().name("bothends-fetch".to_owned()).spawn(work)?;
+        let serve = move |orders| serve(Arc::clone(&objects), orders, answer.clone());
         Ok(Self {
-            orders: Some(orders),
+            crew: Crew::start(n_threads, serve)?,
             answers,
             in_flight: HashMap::new(),
+            loads: vec![0; n_threads.get()],
             failed: VecDeque::new(),
             serial: 0,
-            process: std::process::id(),
-            thread: Some(thread),
         })
     }
 
     /// Sends a request; does not wait.
     pub fn submit(&mut self, fetch: Fetch) {
         self.serial += 1;
-        let progress = Progress::default();
-        self.in_flight.insert(fetch.tag, (self.serial, progress.clone()));
-        if self.is_elsewhere() {
+        let (serial, tag, progress) = (self.serial, fetch.tag, Progress::default());
+        self.forget(tag);
+        let loads = self.loads.iter().enumerate();
+        let thread = loads.min_by_key(|(_, load)| **load).map_or(0, |(nth, _)| nth);
+        self.loads[thread] += 1;
+        self.in_flight.insert(tag, Way { serial, thread, progress: progress.clone() });
+        if self.crew.is_elsewhere() {
             return;
         }
-        let tag = fetch.tag;
-        let order = Order::Fetch(self.serial, fetch, progress);
-        let sent = self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok());
-        if !sent {
+        if let Err(Gone) = self.crew.give(thread, Order::Fetch(serial, fetch, progress)) {
             self.failed.push_back(Fetched { tag, result: Err(gone()) });
         }
     }
@@ -122,10 +131,10 @@ impl Fetcher {
     /// Ends a fetch: it is not answered. An unknown tag changes nothing.
     pub fn cancel(&mut self, tag: u64) {
         self.failed.retain(|failed| failed.tag != tag);
-        let Some((serial, _)) = self.in_flight.remove(&tag) else { return };
-        if let (false, Some(orders)) = (self.is_elsewhere(), &self.orders) {
+        let Some(Way { serial, thread, .. }) = self.forget(tag) else { return };
+        if !self.crew.is_elsewhere() {
             // A thread that is gone has nothing to cancel.
-            let _ = orders.send(Order::Cancel(serial));
+            let _ = self.crew.give(thread, Order::Cancel(serial));
         }
     }
 
@@ -134,13 +143,13 @@ impl Fetcher {
         let until = Instant::now().checked_add(timeout);
         loop {
             if let Some(failed) = self.failed.pop_front() {
-                self.in_flight.remove(&failed.tag);
+                self.forget(failed.tag);
                 return Some(failed);
             }
             if self.in_flight.is_empty() {
                 return None;
             }
-            if self.is_elsewhere() {
+            if self.crew.is_elsewhere() {
                 return self.fail_one(&StorageError::Forked);
             }
             // As long as a channel waits that has no end to its wait.
@@ -150,8 +159,8 @@ impl Fetcher {
             match self.answers.recv_timeout(left) {
                 Ok((serial, fetched)) => {
                     let known = self.in_flight.get(&fetched.tag);
-                    if known.is_some_and(|(known, _)| *known == serial) {
-                        self.in_flight.remove(&fetched.tag);
+                    if known.is_some_and(|known| known.serial == serial) {
+                        self.forget(fetched.tag);
                         return Some(fetched);
                     }
                 }
@@ -165,7 +174,7 @@ impl Fetcher {
     /// share a connection, those of others count, too.
     #[must_use]
     pub fn heard(&self, tag: u64) -> u64 {
-        self.in_flight.get(&tag).map_or(0, |(_, progress)| progress.parts())
+        self.in_flight.get(&tag).map_or(0, |way| way.progress.parts())
     }
 
     /// Fetches that are neither answered nor cancelled.
@@ -174,25 +183,16 @@ impl Fetcher {
         self.in_flight.len()
     }
 
+    fn forget(&mut self, tag: u64) -> Option<Way> {
+        let way = self.in_flight.remove(&tag)?;
+        self.loads[way.thread] -= 1;
+        Some(way)
+    }
+
     fn fail_one(&mut self, error: &StorageError) -> Option<Fetched> {
         let tag = *self.in_flight.keys().next()?;
-        self.in_flight.remove(&tag);
+        self.forget(tag);
         Some(Fetched { tag, result: Err(error.clone()) })
-    }
-
-    /// Whether this is another process than the one with the thread.
-    fn is_elsewhere(&self) -> bool {
-        self.process != std::process::id()
-    }
-}
-
-impl Drop for Fetcher {
-    fn drop(&mut self) {
-        self.orders = None;
-        if let (false, Some(thread)) = (self.is_elsewhere(), self.thread.take()) {
-            // It has nothing to say but that it panicked, which the panic's message told.
-            let _ = thread.join();
-        }
     }
 }
 
@@ -301,9 +301,9 @@ mod tests {
     #[test]
     fn in_another_process_every_fetch_fails_at_once() {
         let double = Double::new().with("a", "0123");
-        let mut fetcher = Fetcher::start(Arc::new(double)).unwrap();
-        // As a fork would: the number is another one, and the thread is not here.
-        fetcher.process = fetcher.process.wrapping_add(1);
+        let mut fetcher =
+            Fetcher::start(Arc::new(double), NonZero::<usize>::MIN).unwrap();
+        fetcher.crew.leave();
         for tag in [1, 2] {
             let (object, range) = ("a".into(), 0..1);
             let timeout = Duration::from_secs(60);
@@ -313,6 +313,6 @@ mod tests {
         let fetched = fetcher.poll(Duration::MAX).unwrap();
         assert_eq!((fetched.tag, fetched.result), (2, Err(StorageError::Forked)));
         assert!(fetcher.poll(Duration::MAX).is_none());
-        fetcher.process = std::process::id();
+        fetcher.crew.come_back();
     }
 }

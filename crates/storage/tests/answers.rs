@@ -7,6 +7,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -17,6 +18,7 @@ use bothends_storage::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
+const ONE: NonZero<usize> = NonZero::<usize>::MIN;
 
 /// Answers each request with what `answer` gives for its number and first line; closes where that is empty. It
 /// lives as long as the test's process.
@@ -94,7 +96,7 @@ fn open(url: &str, options: &Options) -> Arc<dyn Objects> {
 }
 
 fn fetch(objects: Arc<dyn Objects>) -> Result<bothends_storage::Bytes, StorageError> {
-    let mut fetcher = Fetcher::start(objects).unwrap();
+    let mut fetcher = Fetcher::start(objects, ONE).unwrap();
     let (object, range) = ("a".into(), 2..6);
     fetcher.submit(Fetch { tag: 1, object, range, expected: None, timeout: PATIENCE });
     let Fetched { result, .. } = fetcher.poll(PATIENCE).unwrap();
@@ -457,7 +459,8 @@ fn slow_redis(n_parts: usize) -> String {
 fn a_slow_answer_is_waited_for_and_one_that_stops_is_not() {
     for (n_parts, timeout) in [(30, 2_000), (3, 500)] {
         for url in [slow_http(n_parts), slow_redis(n_parts)] {
-            let mut fetcher = Fetcher::start(open(&url, &Options::default())).unwrap();
+            let mut fetcher =
+                Fetcher::start(open(&url, &Options::default()), ONE).unwrap();
             let (object, range) = ("a".into(), 0..SLOW as u64);
             let timeout = Duration::from_millis(timeout);
             fetcher.submit(Fetch { tag: 1, object, range, expected: None, timeout });
@@ -499,7 +502,7 @@ fn a_connection_to_redis_that_was_closed_is_opened_again() {
             stream.write_all(b"$2\r\nab\r\n").unwrap();
         }
     });
-    let mut fetcher = Fetcher::start(open(&url, &Options::default())).unwrap();
+    let mut fetcher = Fetcher::start(open(&url, &Options::default()), ONE).unwrap();
     for tag in 0..3 {
         let (object, range) = ("a".into(), 0..2);
         let timeout = PATIENCE;

@@ -8,6 +8,7 @@
 #[allow(dead_code, unreachable_pub, reason = "it serves other tests, too")]
 mod double;
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ use bothends_storage::{
 use double::{Column, NAMED, PLUGIN, Server, Settings, Turn, uuid};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+const ONE: NonZero<usize> = NonZero::<usize>::MIN;
 
 fn location(url: &str) -> Location {
     Location::parse(url, &Options::default()).unwrap()
@@ -31,7 +33,7 @@ fn open(url: &str) -> Arc<dyn Objects> {
 }
 
 fn fetch(objects: &Arc<dyn Objects>, object: &str) -> Result<Bytes, StorageError> {
-    let mut fetcher = Fetcher::start(Arc::clone(objects)).unwrap();
+    let mut fetcher = Fetcher::start(Arc::clone(objects), ONE).unwrap();
     let (object, range) = (object.into(), 0..2);
     fetcher.submit(Fetch { tag: 1, object, range, expected: None, timeout: PATIENCE });
     fetcher.poll(PATIENCE).unwrap().result
@@ -247,7 +249,7 @@ fn an_answer_that_comes_slowly_is_waited_for() {
     let server = Server::start(Settings { pause, ..Settings::default() }).unwrap();
     let bytes = vec![7; 640 << 10];
     server.put(b"a", &bytes, None);
-    let mut fetcher = Fetcher::start(open(&server.url())).unwrap();
+    let mut fetcher = Fetcher::start(open(&server.url()), ONE).unwrap();
     // Each of them takes two seconds, one after the other.
     for tag in 0..2 {
         let (object, range) = ("a".into(), 0..bytes.len() as u64);
@@ -315,7 +317,7 @@ fn a_contact_that_says_nothing_leaves_its_keys_to_another() {
     server.put(b"a", b"0123", None);
     let objects =
         open(&format!("cql://{silent}:{0},{1}/set/images", server.at.port(), server.at));
-    let mut fetcher = Fetcher::start(objects).unwrap();
+    let mut fetcher = Fetcher::start(objects, ONE).unwrap();
     let mut attempts = (0..10).map(|tag| {
         let timeout = Duration::from_secs(4);
         let (object, range) = ("a".into(), 0..2);

@@ -4,12 +4,16 @@
     reason = "these functions are all tests; a panic is the report"
 )]
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::num::NonZero;
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use bothends_storage::{Answer, Double, Fetch, Fetcher, StorageError};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+const ONE: NonZero<usize> = NonZero::<usize>::MIN;
 
 fn fetch(tag: u64, object: &str, range: std::ops::Range<u64>) -> Fetch {
     Fetch { tag, object: object.into(), range, expected: None, timeout: PATIENCE }
@@ -23,7 +27,7 @@ fn every_fetch_is_answered_once_in_any_order() {
         Answer::After(Duration::from_millis(20_u64.saturating_sub(asked.number)))
     };
     let double = Double::answering(late).with("a", bytes.clone());
-    let mut fetcher = Fetcher::start(Arc::new(double)).unwrap();
+    let mut fetcher = Fetcher::start(Arc::new(double), ONE).unwrap();
     assert!(fetcher.poll(Duration::MAX).is_none(), "nothing in flight means no wait");
     for tag in 0..20 {
         fetcher.submit(fetch(tag, "a", tag..2 * tag));
@@ -50,13 +54,44 @@ fn every_fetch_is_answered_once_in_any_order() {
 }
 
 #[test]
+fn fetches_are_spread_over_the_threads() {
+    let asked_on = Arc::new(Mutex::new(HashMap::new()));
+    let noted = Arc::clone(&asked_on);
+    let double = Double::answering(move |_| {
+        *noted.lock().unwrap().entry(thread::current().id()).or_insert(0) += 1;
+        Answer::After(Duration::from_millis(50))
+    });
+    let three = NonZero::new(3).unwrap();
+    let mut fetcher = Fetcher::start(Arc::new(double.with("a", "0123")), three).unwrap();
+    for tag in 0..30 {
+        fetcher.submit(fetch(tag, "a", 0..4));
+    }
+    // What is cancelled makes its thread the one with the fewest.
+    for tag in [1, 4, 7] {
+        fetcher.cancel(tag);
+        fetcher.submit(fetch(tag + 100, "a", 0..4));
+    }
+    let mut tags = Vec::new();
+    while let Some(fetched) = fetcher.poll(PATIENCE) {
+        assert_eq!(fetched.result.unwrap(), "0123");
+        tags.push(fetched.tag);
+    }
+    tags.sort_unstable();
+    let expected = (0..30).filter(|tag| ![1, 4, 7].contains(tag)).chain([101, 104, 107]);
+    assert_eq!(tags, expected.collect::<Vec<_>>());
+    let asked_on = asked_on.lock().unwrap();
+    assert_eq!(asked_on.len(), 3);
+    assert!(asked_on.values().all(|n| (10..=13).contains(n)), "{asked_on:?}");
+}
+
+#[test]
 fn a_cancelled_fetch_is_not_answered_and_its_tag_is_free() {
     let answers = |asked: &bothends_storage::Asked| match &*asked.object {
         "stuck" => Answer::Never,
         _ => Answer::After(Duration::ZERO),
     };
     let double = Double::answering(answers).with("a", "0123").with("stuck", "x");
-    let mut fetcher = Fetcher::start(Arc::new(double)).unwrap();
+    let mut fetcher = Fetcher::start(Arc::new(double), ONE).unwrap();
     fetcher.submit(fetch(1, "stuck", 0..1));
     fetcher.submit(fetch(2, "stuck", 0..1));
     fetcher.cancel(1);
@@ -72,7 +107,7 @@ fn a_cancelled_fetch_is_not_answered_and_its_tag_is_free() {
 #[test]
 fn what_is_late_fails_with_its_place() {
     let double = Double::answering(|_| Answer::Never).with("a", "0123");
-    let mut fetcher = Fetcher::start(Arc::new(double)).unwrap();
+    let mut fetcher = Fetcher::start(Arc::new(double), ONE).unwrap();
     fetcher.submit(Fetch { timeout: Duration::from_millis(1500), ..fetch(1, "a", 0..1) });
     let error = fetcher.poll(PATIENCE).unwrap().result.unwrap_err();
     assert_eq!(
@@ -85,7 +120,7 @@ fn what_is_late_fails_with_its_place() {
 #[test]
 fn a_replaced_object_is_named() {
     let double = Arc::new(Double::new().with("a", "0123"));
-    let mut fetcher = Fetcher::start(Arc::<Double>::clone(&double)).unwrap();
+    let mut fetcher = Fetcher::start(Arc::<Double>::clone(&double), ONE).unwrap();
     let expected = Some(bothends_storage::Identity {
         len: 4,
         modified: None,
@@ -107,7 +142,7 @@ fn a_fetch_that_panics_is_answered() {
         _ => Answer::After(Duration::ZERO),
     });
     let double = double.with("a", "0123").with("bad", "x");
-    let mut fetcher = Fetcher::start(Arc::new(double)).unwrap();
+    let mut fetcher = Fetcher::start(Arc::new(double), ONE).unwrap();
     fetcher.submit(fetch(1, "bad", 0..1));
     let error = fetcher.poll(PATIENCE).unwrap().result.unwrap_err();
     assert!(error.to_string().contains("the fetch has panicked"), "{error}");

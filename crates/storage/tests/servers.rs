@@ -10,6 +10,7 @@
 #[allow(dead_code, unreachable_pub, reason = "it serves other tests, too")]
 mod servers;
 
+use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -138,7 +139,8 @@ fn redis_keeps_the_contract_and_says_what_is_wrong() {
     options.variables.insert("REDISCLI_AUTH".to_owned(), "right".to_owned());
     for login in ["", "reader:own@"] {
         let url = format!("redis://{login}{at}/1?prefix=train%2A/");
-        let mut fetcher = Fetcher::start(open(&url, &options)).unwrap();
+        let mut fetcher =
+            Fetcher::start(open(&url, &options), NonZero::<usize>::MIN).unwrap();
         let (object, range) = ("secret".into(), 1..3);
         let timeout = Duration::from_secs(60);
         fetcher.submit(Fetch { tag: 1, object, range, expected: None, timeout });

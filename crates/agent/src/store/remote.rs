@@ -140,13 +140,14 @@ impl ObjectRoot {
         self
     }
 
-    /// Starts the thread that speaks to the store.
+    /// Starts the threads that speak to the store: one for every four workers.
     ///
     /// # Errors
     /// The system has no thread or no descriptors left.
-    pub fn start(self) -> Result<ObjectStore, StoreError> {
+    pub fn start(self, n_workers: u32) -> Result<ObjectStore, StoreError> {
         let Self { objects, side_index } = self;
-        let started = SharedFetcher::start(Arc::clone(&objects));
+        let n_threads = storage::n_fetch_threads(n_workers);
+        let started = SharedFetcher::start(Arc::clone(&objects), n_threads);
         let wrong = |source| StoreError { path: objects.shown("").into(), source };
         let fetcher = started.map_err(wrong)?;
         Ok(ObjectStore {
@@ -337,7 +338,7 @@ mod tests {
     use super::*;
 
     fn started(double: Double) -> ObjectStore {
-        ObjectRoot { objects: Arc::new(double), side_index: None }.start().unwrap()
+        ObjectRoot { objects: Arc::new(double), side_index: None }.start(1).unwrap()
     }
 
     fn wanted(path: &str, offset: u64, len: u32) -> Wanted<'_> {

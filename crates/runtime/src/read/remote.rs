@@ -8,6 +8,7 @@
 pub(crate) mod cache;
 
 use std::error::Error as _;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -433,7 +434,7 @@ impl Remote {
         let mut fetchers = self.fetchers.lock().unwrap_or_else(PoisonError::into_inner);
         match fetchers.pop() {
             Some(fetcher) => Ok(fetcher),
-            None => Fetcher::start(Arc::clone(&self.objects)),
+            None => Fetcher::start(Arc::clone(&self.objects), NonZero::<usize>::MIN),
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use bothends_core::ids::Prong;
 use bothends_io::{Reader, ReaderConfig};
 use bothends_slots::Producer;
-use bothends_storage::Fetcher;
+use bothends_storage::{Fetcher, n_fetch_threads};
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 
 use crate::collect::bell::bell;
@@ -193,7 +193,10 @@ impl Runtime {
         let meter = shared.times.meter(Ends::Front);
         let stop = shared.stop.clone();
         if let Some(remote) = self.source.remote() {
-            let fetcher = Fetcher::start(Arc::clone(remote.objects()));
+            let fetcher = Fetcher::start(
+                Arc::clone(remote.objects()),
+                n_fetch_threads(self.config.workers),
+            );
             let fetcher = fetcher
                 .map_err(|source| RuntimeError::Spawning { thread: "fetch", source })?;
             let n_batches = batches_ahead(&source, self.config.batch_size, self.fetched);

@@ -1,25 +1,27 @@
 //! A fetcher that several threads share, each of which waits for its own answers.
 //!
-//! As [`Fetcher`](crate::Fetcher), it has one thread, and does not retry, join or order anything.
+//! As [`Fetcher`](crate::Fetcher), it does not retry, join or order anything.
 
 use std::io;
+use std::num::NonZero;
 use std::pin::pin;
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::fetcher::crew::{Crew, Gone};
 use crate::fetcher::progress::Progress;
-use crate::fetcher::{gone, one, runtime};
+use crate::fetcher::{gone, one};
 use crate::{Fetch, Identity, Objects, StorageError};
 
 /// How long a store may take to say what an object is, its own attempts included.
 const IDENTIFY: Duration = Duration::from_secs(10);
 
-/// Reads ranges of objects on a thread of its own, for any number of threads.
+/// Reads ranges of objects on threads of its own, for any number of threads. Requests go to its own threads in turn.
 ///
 /// # Contract
 ///
@@ -31,9 +33,9 @@ const IDENTIFY: Duration = Duration::from_secs(10);
 /// 4. Dropping the fetcher ends all requests and does not wait for the network.
 #[derive(Debug)]
 pub struct SharedFetcher {
-    orders: Option<mpsc::UnboundedSender<Order>>,
-    process: u32,
-    thread: Option<JoinHandle<()>>,
+    crew: Crew<Order>,
+    /// The thread that is next.
+    next: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -63,21 +65,16 @@ impl<T> Pending<T> {
 }
 
 impl SharedFetcher {
-    /// Starts the thread.
+    /// Starts so many threads.
     ///
     /// # Errors
     /// The system has no thread or no descriptors left.
-    pub fn start(objects: Arc<dyn Objects>) -> io::Result<Self> {
-        let runtime = runtime()?;
-        let (orders, received) = mpsc::unbounded_channel();
-        let work = move || {
-            runtime.block_on(serve(objects, received));
-            // A name lookup or a file system that hangs is left behind.
-            runtime.shutdown_background();
-        };
-        let thread = Builder::new().name("bothends-fetch".to_owned()).spawn(work)?;
-        let process = std::process::id();
-        Ok(Self { orders: Some(orders), process, thread: Some(thread) })
+    pub fn start(
+        objects: Arc<dyn Objects>,
+        n_threads: NonZero<usize>,
+    ) -> io::Result<Self> {
+        let serve = move |orders| serve(Arc::clone(&objects), orders);
+        Ok(Self { crew: Crew::start(n_threads, serve)?, next: AtomicUsize::new(0) })
     }
 
     /// Asks for a range; its tag means nothing here.
@@ -97,26 +94,13 @@ impl SharedFetcher {
         order: impl FnOnce(oneshot::Sender<Result<T, StorageError>>) -> Order,
     ) -> Pending<T> {
         let (answer, pending) = oneshot::channel();
-        if let Some(orders) = self.orders.as_ref().filter(|_| !self.is_elsewhere()) {
+        if !self.crew.is_elsewhere() {
+            // Any order spreads requests: no other memory is published through it.
+            let nth = self.next.fetch_add(1, Ordering::Relaxed);
             // A thread that is gone drops the sender, which is an answer, too.
-            let _ = orders.send(order(answer));
+            let _: Result<(), Gone> = self.crew.give(nth, order(answer));
         }
-        Pending { answer: pending, process: self.process }
-    }
-
-    /// Whether this is another process than the one with the thread.
-    fn is_elsewhere(&self) -> bool {
-        self.process != std::process::id()
-    }
-}
-
-impl Drop for SharedFetcher {
-    fn drop(&mut self) {
-        self.orders = None;
-        if let (false, Some(thread)) = (self.is_elsewhere(), self.thread.take()) {
-            // It has nothing to say but that it panicked, which the panic's message told.
-            let _ = thread.join();
-        }
+        Pending { answer: pending, process: self.crew.process() }
     }
 }
 
@@ -165,6 +149,8 @@ mod tests {
     use super::*;
     use crate::{Answer, Double};
 
+    const ONE: NonZero<usize> = NonZero::<usize>::MIN;
+
     fn fetch(object: &str, timeout: Duration) -> Fetch {
         Fetch { tag: 0, object: object.into(), range: 1..3, expected: None, timeout }
     }
@@ -172,7 +158,7 @@ mod tests {
     #[test]
     fn each_thread_has_its_own_answers() {
         let double = Double::new().with("a", "0123").with("b", "4567");
-        let fetcher = SharedFetcher::start(Arc::new(double)).unwrap();
+        let fetcher = SharedFetcher::start(Arc::new(double), ONE).unwrap();
         let minute = Duration::from_secs(60);
         let ahead = fetcher.fetch(fetch("b", minute));
         std::thread::scope(|scope| {
@@ -188,20 +174,19 @@ mod tests {
     #[test]
     fn in_another_process_every_request_fails_at_once() {
         let double = Double::new().with("a", "0123");
-        let mut fetcher = SharedFetcher::start(Arc::new(double)).unwrap();
-        // As a fork would: the number is another one, and the thread is not here.
-        fetcher.process = fetcher.process.wrapping_add(1);
+        let mut fetcher = SharedFetcher::start(Arc::new(double), ONE).unwrap();
+        fetcher.crew.leave();
         let fetched = fetcher.fetch(fetch("a", Duration::from_secs(60))).wait();
         assert_eq!(fetched, Err(StorageError::Forked));
         assert_eq!(fetcher.identify("a").wait(), Err(StorageError::Forked));
-        fetcher.process = std::process::id();
+        fetcher.crew.come_back();
     }
 
     #[test]
     fn nothing_that_is_dropped_is_waited_for() {
         let double = Double::answering(|_| Answer::After(Duration::from_secs(3600)));
         double.put("a", "0123");
-        let fetcher = SharedFetcher::start(Arc::new(double)).unwrap();
+        let fetcher = SharedFetcher::start(Arc::new(double), ONE).unwrap();
         drop(fetcher.fetch(fetch("a", Duration::from_secs(3600))));
         let late = fetcher.fetch(fetch("a", Duration::from_millis(1))).wait();
         assert!(matches!(late, Err(StorageError::TimedOut { .. })), "{late:?}");

@@ -1,5 +1,7 @@
 //! The thread without its loop: what it asks of a store that a double stands for, and what it tells the link.
 
+use std::num::NonZero;
+
 use bothends_core::ids::BatchIdx;
 use bothends_core::link::SampleBytes;
 use bothends_core::recipe::Recipe;
@@ -55,7 +57,7 @@ impl World {
         let stage = FetchStage {
             source: Arc::new(Source::open(&config).unwrap()),
             remote: Arc::new(Remote::of_double(objects.clone(), n_local)),
-            fetcher: Fetcher::start(objects).unwrap(),
+            fetcher: Fetcher::start(objects, NonZero::<usize>::MIN).unwrap(),
             room_bytes: 512 << 20,
             bounds: FetchBounds::default(),
             ahead: Ahead::default(),
