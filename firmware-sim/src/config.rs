@@ -172,7 +172,7 @@ impl Bound {
 /// What a constant measures, which says its units and its range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quantity {
-    /// A number of things, at least 1.
+    /// A whole number of things, at least 1.
     Count,
     /// A size, at least 1; base unit: bytes.
     Size,
@@ -188,6 +188,8 @@ pub(crate) enum Quantity {
     Energy,
     /// A factor; base unit: thousandths.
     Factor,
+    /// A factor that makes nothing faster, at least 1; base unit: thousandths.
+    Slowdown,
     /// A part of a whole; base unit: thousandths.
     Share,
     /// Steps of work per second, at least 1.
@@ -209,9 +211,26 @@ impl Quantity {
             Self::PixelRate => (&[("Mpx/s", 1e6)], "Mpx/s"),
             Self::Power => (&[("mW", 1.0), ("W", 1e3)], "mW and W"),
             Self::Energy => (&[("J", 1e3)], "J"),
-            Self::Factor => (&[("x", 1e3)], "x"),
+            Self::Factor | Self::Slowdown => (&[("x", 1e3)], "x"),
             Self::Share => (&[("%", 10.0)], "%"),
             Self::WorkRate => (&[("M/s", 1e6)], "M/s"),
+        }
+    }
+
+    /// What a message says of its numbers besides their range.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Count => "a whole number ",
+            Self::Size
+            | Self::Time
+            | Self::Bandwidth
+            | Self::PixelRate
+            | Self::Power
+            | Self::Energy
+            | Self::Factor
+            | Self::Slowdown
+            | Self::Share
+            | Self::WorkRate => "",
         }
     }
 
@@ -228,6 +247,7 @@ impl Quantity {
             Self::Power => (0, 10_000_000),
             Self::Energy => (0, 1_000_000_000),
             Self::Factor => (1, 1_000_000),
+            Self::Slowdown => (1000, 1_000_000),
             Self::Share => (1, 10_000),
         }
     }
@@ -241,7 +261,7 @@ pub(crate) struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// The constant in base units, rounded.
+    /// The constant in base units, rounded; a number of things is not rounded.
     pub(crate) fn base<T: TryFrom<u64>>(
         self,
         key: &str,
@@ -256,8 +276,9 @@ impl Check<'_> {
         };
         if !is_between {
             let why = format!(
-                "`{key}` is {value} {unit}; give both `low` and `high`, above 0, with the value \
-                 between them, or neither"
+                "`{key}` is {}; give both `low` and `high`, above 0, with the value \
+                 between them, or neither",
+                amount(*value, unit)
             );
             return Err(self.wrong(why));
         }
@@ -272,10 +293,16 @@ impl Check<'_> {
         };
         let value = self.bound.of(quantity, constant);
         let (least, most) = quantity.range();
+        let is_exact = quantity != Quantity::Count || value.fract() == 0.0;
         let base = whole((value * scale).round()).filter(|n| (least..=most).contains(n));
-        base.and_then(|n| T::try_from(n).ok()).ok_or_else(|| {
-            let got = format!("{value} {unit}");
-            self.wrong(format!("`{key}` is {got}; it must be from {least} to {most}"))
+        let base = base.filter(|_| is_exact).and_then(|n| T::try_from(n).ok());
+        base.ok_or_else(|| {
+            let (got, kind) = (amount(value, unit), quantity.kind());
+            let [least, most] = [least, most].map(|end| in_unit(end, *scale));
+            let most = amount(most, unit);
+            self.wrong(format!(
+                "`{key}` is {got}; it must be {kind}from {least} to {most}"
+            ))
         })
     }
 
@@ -287,6 +314,17 @@ impl Check<'_> {
     fn wrong(self, why: String) -> PresetError {
         PresetError::Wrong { preset: self.preset.to_owned(), why }
     }
+}
+
+/// A number as a message gives it: one of things has no unit.
+fn amount(value: f64, unit: &str) -> String {
+    if unit == "1" { value.to_string() } else { format!("{value} {unit}") }
+}
+
+/// A number of base units in a unit that is `scale` of them.
+#[allow(clippy::cast_precision_loss, reason = "the ends of ranges are below 2^53")]
+fn in_unit(base: u64, scale: f64) -> f64 {
+    base as f64 / scale
 }
 
 /// A whole, finite, non-negative number below 2^53.
@@ -375,6 +413,53 @@ mod tests {
         ] {
             assert_eq!(at(Bound::Worst, quantity, unit), worst, "{quantity:?}");
             assert_eq!(at(Bound::Best, quantity, unit), best, "{quantity:?}");
+        }
+    }
+
+    fn base(quantity: Quantity, value: f64, unit: &str) -> Result<u64, PresetError> {
+        let (unit, source) = (unit.to_owned(), "x".to_owned());
+        let (low, high) = (None, None);
+        let constant = Constant { value, unit, source, low, high, note: None };
+        Check { preset: "p", bound: Bound::Middle }.base("key", quantity, &constant)
+    }
+
+    #[test]
+    fn a_range_is_told_in_the_unit_that_was_given_and_its_ends_are_in_it() {
+        for (quantity, value, unit, range) in [
+            (Quantity::Factor, 5000.0, "x", "0.001 to 1000 x"),
+            (Quantity::Slowdown, 0.5, "x", "1 to 1000 x"),
+            (Quantity::Time, 20_000.0, "ms", "0 to 10000 ms"),
+            (Quantity::Time, -1.0, "ns", "0 to 10000000000 ns"),
+            (Quantity::Size, 0.0, "KiB", "0.0009765625 to 1048576 KiB"),
+            (Quantity::Bandwidth, 0.0, "MB/s", "0.000001 to 1000000000 MB/s"),
+            (Quantity::Bandwidth, 0.0, "GB/s", "0.000000001 to 1000000 GB/s"),
+            (Quantity::PixelRate, 0.0, "Mpx/s", "0.000001 to 1000000000 Mpx/s"),
+            (Quantity::WorkRate, 0.0, "M/s", "0.000001 to 1000000000 M/s"),
+            (Quantity::Power, -1.0, "W", "0 to 10000 W"),
+            (Quantity::Energy, -1.0, "J", "0 to 1000000 J"),
+            (Quantity::Share, 0.0, "%", "0.1 to 1000 %"),
+        ] {
+            let error = base(quantity, value, unit).unwrap_err().to_string();
+            let expected =
+                format!("preset p: `key` is {value} {unit}; it must be from {range}");
+            assert_eq!(error, expected);
+            let (least, most) = range.split_once(" to ").unwrap();
+            let most = most.split(' ').next().unwrap();
+            for end in [least, most] {
+                base(quantity, end.parse().unwrap(), unit).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_of_things_is_whole() {
+        assert_eq!(base(Quantity::Count, 4096.0, "1"), Ok(4096));
+        for value in [1.4, 0.6, 0.0, 4097.0, f64::NAN, f64::INFINITY] {
+            let error = base(Quantity::Count, value, "1").unwrap_err().to_string();
+            let expected = format!(
+                "preset p: `key` is {value}; it must be a whole number from 1 to 4096"
+            );
+            assert_eq!(error, expected);
         }
     }
 

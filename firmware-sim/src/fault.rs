@@ -4,17 +4,24 @@
 //! batches are affected depends only on the seed and the job. `fault/spec.rs` defines how faults are
 //! written.
 //!
-//! `P%` of die, stall and throttle is a fraction of the device's jobs. Jobs are counted from its start,
-//! across sessions, against the batches that are expected of it in an epoch. A host does not announce that
-//! number, so it is half of the batches of one pass over the session's data set: the share of a device
-//! that is as fast as its host. [`FaultConfig::expected_batches`] sets it explicitly. 0 % strikes at the
-//! first job. Energy is the device's own; faults do not change it.
+//! `P%` of die, stall and throttle is a fraction of the device's jobs in an epoch. Jobs say which epoch they
+//! are of, and the count begins again with each and with each session: what struck in an epoch, or while a
+//! host measured the device, strikes in the next one at the same point. A device that has died stays dead,
+//! and `slow-start` counts from the device's start. The count is held against the batches that are expected
+//! of the device in an epoch. A host does not announce that number, so it is half of the batches of one pass
+//! over the session's data set: the share of a device that is as fast as its host.
+//! [`FaultConfig::expected_batches`] sets it explicitly. 0 % strikes at the first job.
+//!
+//! A device that is slower (throttle, slow-start) is busy for as long as its jobs take. One that is silent
+//! (stall, die) or whose answers are on their way (late) is not working on them. Energy is the device's own;
+//! faults do not change it.
 
 mod spec;
 
 use std::time::{Duration, Instant};
 
 use bothends_agent::epoch_batches;
+use bothends_core::ids::EpochIdx;
 use bothends_core::philox::{philox4x32_10, words};
 use bothends_csd::{
     Capabilities, CsdError, Declined, DeviceStats, Finished, Inquiry, Job, JobId,
@@ -30,7 +37,7 @@ pub use spec::{Fault, FaultError, Percent};
 const SLOW_START_JOBS: u64 = 10;
 const SLOW_START_FACTOR: f64 = 2.0;
 
-/// Times its own time that a late job takes.
+/// Times its own time after which a late job is answered.
 const LATE_FACTOR: f64 = 5.0;
 
 /// What shall go wrong.
@@ -55,22 +62,28 @@ pub struct Faulty<S> {
     n_slots: usize,
     /// Jobs of one epoch: what `P%` is a part of.
     n_expected: u64,
+    /// Jobs taken since the start.
     n_submitted: u64,
+    /// The epoch of the session's latest job, and its jobs taken so far.
+    epoch: Option<(EpochIdx, u64)>,
     /// Jobs taken and not answered.
     open: Vec<OpenJob>,
     /// Answers that wait for their time.
     held: Vec<Held>,
     /// When a slowed device is free for the next job.
     free_at: Instant,
+    /// How much longer it has worked on the jobs that it has answered than the device inside.
+    longer: Duration,
     is_dead: bool,
     stalled_until: Instant,
 }
 
-/// A job inside, and its number since the start.
+/// A job inside.
 #[derive(Debug, Clone, Copy)]
 struct OpenJob {
     id: JobId,
-    number: u64,
+    /// Times its own time that the device is busy with it; `None` of one that is spared all faults.
+    slowness: Option<f64>,
 }
 
 /// An answer that waits for its time.
@@ -79,6 +92,8 @@ struct Held {
     /// When a slowed device begins the job.
     begun: Instant,
     due: Instant,
+    /// What a slowed device needs for the job besides its own time.
+    longer: Duration,
     finished: Finished,
 }
 
@@ -102,15 +117,22 @@ impl<S: Serve> Faulty<S> {
             n_expected: config.expected_batches.unwrap_or(0),
             config,
             n_submitted: 0,
+            epoch: None,
             open: Vec::new(),
             held: Vec::new(),
             free_at: now,
+            longer: Duration::ZERO,
             is_dead: false,
             stalled_until: now,
         }
     }
 
-    /// Lets die and stall strike when job `number` comes.
+    /// Jobs of that epoch that it has taken in this session.
+    fn n_of(&self, epoch: EpochIdx) -> u64 {
+        self.epoch.filter(|(latest, _)| *latest == epoch).map_or(0, |(_, n_jobs)| n_jobs)
+    }
+
+    /// Lets die and stall strike when job `number` of an epoch comes.
     fn strike(&mut self, number: u64) {
         for fault in &self.config.faults {
             if let Fault::Die { at } = *fault {
@@ -127,7 +149,7 @@ impl<S: Serve> Faulty<S> {
         }
     }
 
-    /// Times its own time that the device is busy with job `number`.
+    /// Times its own time that the device is busy with the next job, which is job `number` of its epoch.
     fn slowness(&self, number: u64) -> f64 {
         let mut slowness = 1.0;
         for fault in &self.config.faults {
@@ -136,7 +158,7 @@ impl<S: Serve> Faulty<S> {
             {
                 slowness *= factor;
             }
-            if *fault == Fault::SlowStart && number < SLOW_START_JOBS {
+            if *fault == Fault::SlowStart && self.n_submitted < SLOW_START_JOBS {
                 slowness *= SLOW_START_FACTOR;
             }
         }
@@ -158,23 +180,24 @@ impl<S: Serve> Faulty<S> {
     }
 
     /// Spoils an answer and puts it where it waits for its time.
-    fn spoil(&mut self, number: u64, mut finished: Finished) {
+    fn spoil(&mut self, slowness: f64, mut finished: Finished) {
         let now = Instant::now();
         let own = Duration::from_nanos(finished.device_ns);
         let mut begun = now;
         let mut due = now;
-        let slowness = self.slowness(number);
+        let mut longer = Duration::ZERO;
         if slowness > 1.0 {
             // A slowed device still does one job after the other.
             begun = now.checked_sub(own).unwrap_or(now).max(self.free_at);
             self.free_at = begun + own.mul_f64(slowness);
             due = due.max(self.free_at);
+            longer = own.mul_f64(slowness - 1.0);
         }
         if self.strikes(Draw::Late, finished.job) {
             due += own.mul_f64(LATE_FACTOR - 1.0);
         }
-        let longer_ns = u64::try_from((due - now).as_nanos()).unwrap_or(u64::MAX);
-        finished.device_ns = finished.device_ns.saturating_add(longer_ns);
+        let held_ns = u64::try_from((due - now).as_nanos()).unwrap_or(u64::MAX);
+        finished.device_ns = finished.device_ns.saturating_add(held_ns);
         if self.strikes(Draw::Lie, finished.job) {
             lie(&mut finished);
         }
@@ -186,14 +209,15 @@ impl<S: Serve> Faulty<S> {
             false => None,
         };
         // The job's own slot goes with the first answer.
-        self.held.push(Held { begun, due, finished });
-        self.held.extend(again.map(|finished| Held { begun, due, finished }));
+        self.held.push(Held { begun, due, longer, finished });
+        let longer = Duration::ZERO;
+        self.held.extend(again.map(|finished| Held { begun, due, longer, finished }));
     }
 
     /// Puts an answer where the next `poll` finds it.
     fn hold(&mut self, finished: Finished) {
         let now = Instant::now();
-        self.held.push(Held { begun: now, due: now, finished });
+        self.held.push(Held { begun: now, due: now, longer: Duration::ZERO, finished });
     }
 
     /// Takes out the held answer whose time has come first.
@@ -201,7 +225,8 @@ impl<S: Serve> Faulty<S> {
         let now = Instant::now();
         let due = self.held.iter().enumerate().filter(|(_, held)| held.due <= now);
         let (held_idx, _) = due.min_by_key(|(i, held)| (held.due, *i))?;
-        let Held { finished, .. } = self.held.remove(held_idx);
+        let Held { longer, finished, .. } = self.held.remove(held_idx);
+        self.longer += longer;
         self.open.retain(|open| open.id != finished.job);
         Some(finished)
     }
@@ -248,6 +273,7 @@ impl<S: Serve> Serve for Faulty<S> {
 
     fn open(&mut self, session: Session) -> Result<(), Declined> {
         self.forget();
+        self.epoch = None;
         if self.config.expected_batches.is_none() {
             self.n_expected = epoch_batches(&session).unwrap_or(0) / 2;
         }
@@ -258,12 +284,20 @@ impl<S: Serve> Serve for Faulty<S> {
         if self.open.len() >= self.n_slots {
             return Err(Box::new(Refused { job, slot, source: CsdError::Full }));
         }
-        let number = self.n_submitted;
+        let epoch = job.epoch;
+        if epoch == EpochIdx::MEASURED && !self.is_dead {
+            // What a device does without its faults is what they are seen by.
+            let spared = OpenJob { id: job.id, slowness: None };
+            self.inner.submit(job, slot)?;
+            self.open.push(spared);
+            return Ok(());
+        }
+        let number = self.n_of(epoch);
         self.strike(number);
         if self.is_dead {
             return Ok(());
         }
-        let id = job.id;
+        let (id, slowness) = (job.id, self.slowness(number));
         if self.config.faults.contains(&Fault::Refuse) {
             let result = Err("this device has the fault `refuse`".to_owned());
             self.hold(Finished { job: id, slot, result, device_ns: 0, lateness_ns: 0 });
@@ -271,7 +305,8 @@ impl<S: Serve> Serve for Faulty<S> {
             self.inner.submit(job, slot)?;
         }
         self.n_submitted += 1;
-        self.open.push(OpenJob { id, number });
+        self.epoch = Some((epoch, number + 1));
+        self.open.push(OpenJob { id, slowness: Some(slowness) });
         Ok(())
     }
 
@@ -292,10 +327,10 @@ impl<S: Serve> Serve for Faulty<S> {
             match self.inner.poll(until.saturating_duration_since(Instant::now())) {
                 Some(finished) => {
                     let open = self.open.iter().find(|open| open.id == finished.job);
-                    match (open.map(|open| open.number), &finished.result) {
-                        (Some(number), Ok(_)) => self.spoil(number, finished),
+                    match (open.map(|open| open.slowness), &finished.result) {
+                        (Some(Some(slowness)), Ok(_)) => self.spoil(slowness, finished),
                         // What was not made cannot be spoilt.
-                        (Some(_), Err(_)) => self.hold(finished),
+                        (Some(None), Ok(_)) | (Some(_), Err(_)) => self.hold(finished),
                         // Of an earlier session.
                         (None, _) => {}
                     }
@@ -316,6 +351,7 @@ impl<S: Serve> Serve for Faulty<S> {
                 self.free_at = held.begun;
             }
             held.due = now;
+            held.longer = Duration::ZERO;
             held.finished.device_ns = 0;
             held.finished.result = Err("revoked before it was begun".to_owned());
         }
@@ -333,7 +369,9 @@ impl<S: Serve> Serve for Faulty<S> {
     }
 
     fn stats(&mut self) -> DeviceStats {
-        self.inner.stats()
+        let mut stats = self.inner.stats();
+        stats.busy_seconds += self.longer.as_secs_f64();
+        stats
     }
 
     fn close(&mut self) {

@@ -104,6 +104,34 @@ mod tests {
     }
 
     #[test]
+    fn a_slowdown_that_speeds_up_and_a_part_of_a_core_are_refused() {
+        let newport = PRESETS[0].1;
+        let json = newport.replace(
+            "\"power\": {",
+            r#""thermal": {
+                "cooled": { "value": 8, "unit": "W", "source": "x" },
+                "reservoir": { "value": 100, "unit": "J", "source": "x" },
+                "slowdown": { "value": 2, "unit": "x", "source": "x" }
+            }, "power": {"#,
+        );
+        let with = |from: &str, to: &str| {
+            let json = json.replacen(from, to, 1);
+            DeviceConfig::from_json("own", &json).map_err(|error| error.to_string())
+        };
+        assert_eq!(with("", "").unwrap().thermal.unwrap().slowdown_milli, 2000);
+        assert_eq!(
+            with("\"value\": 2, \"unit\": \"x\"", "\"value\": 0.5, \"unit\": \"x\"")
+                .unwrap_err(),
+            "preset own: `thermal.slowdown` is 0.5 x; it must be from 1 to 1000 x"
+        );
+        assert_eq!(
+            with("\"cores\": { \"value\": 4,", "\"cores\": { \"value\": 1.4,")
+                .unwrap_err(),
+            "preset own: `compute.cores` is 1.4; it must be a whole number from 1 to 4096"
+        );
+    }
+
+    #[test]
     fn constants_that_do_not_fit_together_are_told_in_a_line() {
         let newport = PRESETS[0].1;
         let with = |key: &str, value: &str| {

@@ -21,6 +21,11 @@ pub struct BatchIdx(pub u32);
 )]
 pub struct EpochIdx(pub u32);
 
+impl EpochIdx {
+    /// That of measurements: none that is trained on, unless ids do not reach that far.
+    pub const MEASURED: Self = Self(u32::MAX);
+}
+
 /// A device of this run, in the order of the `--csd` flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceIdx(pub u16);

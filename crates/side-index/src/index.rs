@@ -268,6 +268,13 @@ impl SideIndex {
         }
     }
 
+    /// Whether something is new that is not published yet.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        let growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(*growing, Growing::Draft(_))
+    }
+
     /// Where it is kept, and how large it is now.
     #[must_use]
     pub fn stats(&self) -> SideIndexStats {

@@ -133,7 +133,7 @@ constants! {
     RawThermal in "thermal": ThermalConfig {
         cooled: Power => cooled_mw,
         reservoir: Energy => reservoir_mj,
-        slowdown: Factor => slowdown_milli,
+        slowdown: Slowdown => slowdown_milli,
     }
 }
 

@@ -49,26 +49,27 @@ impl Percent {
 /// One `--fault`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fault {
-    /// Ends without a word at that part of its jobs.
+    /// Ends without a word at that part of its jobs in an epoch.
     Die {
         /// The part.
         at: Percent,
     },
-    /// Answers no job for some time from that part of its jobs on.
+    /// Answers no job for some time from that part of its jobs in each epoch on; its work is done
+    /// in its own time.
     Stall {
         /// The part.
         at: Percent,
         /// For how long.
         pause: Duration,
     },
-    /// Is slower for all jobs from that part on.
+    /// Is slower, and busy for longer, for all jobs of each epoch from that part on.
     Throttle {
         /// The part.
         at: Percent,
         /// Times its own time.
         factor: f64,
     },
-    /// Takes twice its own time for its first ten jobs.
+    /// Takes twice its own time for its first ten jobs since it was started.
     SlowStart,
     /// Flips a byte after the checksum was taken.
     Corrupt {
@@ -86,7 +87,7 @@ pub enum Fault {
         /// Probability for each job.
         chance: Percent,
     },
-    /// Takes five times its own time.
+    /// Makes a result in its own time and delivers it after five times as long; nothing waits for it.
     Late {
         /// Probability for each job.
         chance: Percent,

@@ -16,6 +16,7 @@ const LONG: Duration = Duration::from_secs(20);
 #[derive(Debug, Default)]
 struct Prompt {
     jobs: VecDeque<(JobId, HostSlot)>,
+    n_answered: u32,
     is_open: bool,
 }
 
@@ -47,6 +48,7 @@ impl Serve for Prompt {
             std::thread::sleep(timeout);
             return None;
         };
+        self.n_answered += 1;
         let bytes = job.0.to_le_bytes();
         slot.copy_from_slice(&bytes);
         let (checksum, bad, damaged) = (sum(&bytes), Vec::new(), Vec::new());
@@ -68,7 +70,8 @@ impl Serve for Prompt {
     }
 
     fn stats(&mut self) -> DeviceStats {
-        DeviceStats::default()
+        let busy_seconds = (OWN * self.n_answered).as_secs_f64();
+        DeviceStats { busy_seconds, ..DeviceStats::default() }
     }
 
     fn close(&mut self) {
@@ -89,7 +92,11 @@ fn faulty(faults: &[&str]) -> Faulty<Prompt> {
 }
 
 fn job(id: u64) -> Job {
-    let (epoch, batch) = (EpochIdx(0), BatchIdx(0));
+    job_of(EpochIdx(0), id)
+}
+
+fn job_of(epoch: EpochIdx, id: u64) -> Job {
+    let batch = BatchIdx(0);
     Job { id: JobId(id), epoch, batch, samples: vec![SampleId(id)], need_ns: 0 }
 }
 
@@ -103,6 +110,19 @@ fn slot() -> HostSlot {
 fn one(device: &mut Faulty<Prompt>, id: u64) -> Option<Finished> {
     device.submit(job(id), slot()).unwrap();
     device.poll(LONG)
+}
+
+/// Of so many jobs of an epoch, one after the other, which took longer than their own time.
+fn slowed(device: &mut Faulty<Prompt>, epoch: EpochIdx, n_jobs: u64) -> Vec<bool> {
+    let each = (0..n_jobs).map(|id| {
+        device.submit(job_of(epoch, id), slot()).unwrap();
+        Duration::from_nanos(device.poll(LONG).unwrap().device_ns) > OWN
+    });
+    each.collect()
+}
+
+fn busy(device: &mut Faulty<Prompt>) -> Duration {
+    Duration::from_secs_f64(device.stats().busy_seconds)
 }
 
 fn is_intact(finished: &Finished) -> bool {
@@ -179,10 +199,92 @@ fn a_throttled_device_is_slower_for_all_later_jobs() {
 }
 
 #[test]
+fn a_fault_strikes_at_the_same_point_of_each_epoch_and_session() {
+    let mut device = faulty(&["throttle@20%:4"]);
+    let session = bothends_csd::conformance::session(8);
+    device.open(session.clone()).unwrap();
+    let expected = [false, false, true, true];
+    assert_eq!(slowed(&mut device, EpochIdx::MEASURED, 4), [false; 4], "it is spared");
+    for epoch in [EpochIdx(0), EpochIdx(1)] {
+        assert_eq!(slowed(&mut device, epoch, 4), expected, "{epoch:?}");
+    }
+    device.open(session).unwrap();
+    assert_eq!(slowed(&mut device, EpochIdx(1), 4), expected, "another session");
+}
+
+#[test]
+fn a_device_stalls_once_in_each_epoch() {
+    let mut device = faulty(&["stall@10%:0.05"]);
+    for epoch in [EpochIdx(0), EpochIdx(1)] {
+        for id in 0..4 {
+            let begun = Instant::now();
+            device.submit(job_of(epoch, id), slot()).unwrap();
+            let is_silent = device.stalled_until > begun;
+            assert_eq!(is_silent, id == 1, "{epoch:?}, job {id}");
+            while device.poll(Duration::from_millis(1)).is_none() {
+                assert!(begun.elapsed() < LONG, "it never came back");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dead_device_stays_dead_in_another_session() {
+    let mut device = faulty(&["die@10%"]);
+    one(&mut device, 0).unwrap();
+    device.submit(job(1), slot()).unwrap();
+    device.open(bothends_csd::conformance::session(8)).unwrap();
+    device.submit(job_of(EpochIdx(1), 2), slot()).unwrap();
+    assert!(device.poll(Duration::from_millis(1)).is_none());
+}
+
+#[test]
+fn a_throttled_device_is_busy_for_the_longer_time() {
+    let mut device = faulty(&["throttle@0%:5", "duplicate@100%"]);
+    for id in 0..3 {
+        one(&mut device, id).unwrap();
+        device.poll(LONG).unwrap();
+    }
+    assert_eq!(busy(&mut device), OWN * 15, "a repeated answer is no work");
+}
+
+#[test]
+fn a_throttled_device_is_not_busy_with_what_it_never_began() {
+    // No machine is so busy that the first is done meanwhile.
+    let mut device = faulty(&["throttle@0%:1000"]);
+    device.submit(job(0), slot()).unwrap();
+    device.submit(job(1), slot()).unwrap();
+    assert!(device.poll(Duration::ZERO).is_none());
+    device.revoke(JobId(1));
+    assert_eq!(device.poll(Duration::ZERO).unwrap().job, JobId(1));
+    assert_eq!(device.longer, Duration::ZERO);
+}
+
+#[test]
+fn a_device_is_busy_for_its_own_time_with_late_and_silent_answers() {
+    for fault in ["late@100%", "stall@0%:0.02"] {
+        let mut device = faulty(&[fault]);
+        device.submit(job(0), slot()).unwrap();
+        let begun = Instant::now();
+        while device.poll(Duration::from_millis(1)).is_none() {
+            assert!(begun.elapsed() < LONG, "{fault}: it never came");
+        }
+        assert_eq!(busy(&mut device), OWN, "{fault}");
+    }
+}
+
+#[test]
 fn a_slow_start_ends_after_ten_jobs() {
     let mut device = faulty(&["slow-start"]);
-    assert!((0..10).all(|number| device.slowness(number) > 1.9));
-    assert!(device.slowness(10) < 1.1);
+    for n_submitted in 0..20 {
+        device.n_submitted = n_submitted;
+        // Wherever in an epoch that is.
+        let expected = if n_submitted < 10 { 2.0 } else { 1.0 };
+        for number in [0, 5, 50] {
+            assert!((device.slowness(number) - expected).abs() < 0.1, "{n_submitted}");
+        }
+    }
+    device.n_submitted = 0;
     let begun = Instant::now();
     one(&mut device, 0).unwrap();
     assert!(begun.elapsed() >= OWN, "twice its own time, once of it before");

@@ -36,6 +36,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) nth: usize,
     /// The folders that the device's media hold.
     pub(crate) media: &'a Roots,
+    /// Samples of an epoch of all ranks.
+    pub(crate) n_in_epoch: u64,
     /// The host's own rate, where it has been measured.
     pub(crate) host_images_per_s: Option<f64>,
 }
@@ -184,6 +186,14 @@ fn arguments(spec: &SimSpec, setting: &Setting<'_>) -> Vec<String> {
     }
     for fault in &spec.faults {
         put("fault", fault.clone());
+    }
+    if !spec.faults.is_empty() {
+        // A session's list has each sample once, however often an epoch repeats it. As by default, a device makes half
+        // of an epoch.
+        let RunConfig { rank, batch_size, .. } = setting.run;
+        let n_rows = u64::from(rank.world) * u64::from(*batch_size);
+        let n_batches = setting.n_in_epoch.div_ceil(n_rows.max(1));
+        put("fault-batches", (n_batches / 2).max(1).to_string());
     }
     args.extend(["--once".to_owned(), "--die-with-stdin".to_owned()]);
     args

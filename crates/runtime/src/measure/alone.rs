@@ -4,6 +4,7 @@
 //! transports, under `cpu` or `csd`, cut off after a stated time.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bothends_accel::AccelConfig;
@@ -32,8 +33,8 @@ const FINISH_PATIENCE: Duration = Duration::from_secs(3);
 /// How long the host is measured when a device's rate is given relative to it.
 const FOR_DEVICES: Duration = Duration::from_secs(2);
 
-/// The epoch of measurements: none that is trained on, unless ids do not reach that far.
-const MEASURED_EPOCH: EpochIdx = EpochIdx(u32::MAX);
+/// When it is looked for the first time whether the host learns anything about the images.
+const FIRST_LOOK: Duration = Duration::from_millis(300);
 
 /// What a prong did alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,7 +71,7 @@ pub fn measure_accelerator(
 
 impl Runtime {
     /// The host's own rate where a device's is given relative to it: as it was measured, else
-    /// measured for two seconds.
+    /// measured for two seconds, after a first visit.
     ///
     /// # Errors
     /// What ends an epoch.
@@ -82,7 +83,34 @@ impl Runtime {
         if measured.is_some() || !is_relative {
             return Ok(measured);
         }
+        self.visit(FOR_DEVICES)?;
         Ok(self.measure_front(FOR_DEVICES)?.map(|alone| alone.images_per_s))
+    }
+
+    /// Lets the host decode the images that a measurement of about `lasting` will, unless the side index knows them
+    /// already: an epoch over images that it does not know is slower than all others, up to half as fast.
+    ///
+    /// # Errors
+    /// What ends an epoch.
+    pub(crate) fn visit(&mut self, lasting: Duration) -> Result<(), RuntimeError> {
+        let source = Arc::clone(&self.source);
+        let Some(index) = source.side_index() else { return Ok(()) };
+        let options = EpochOptions {
+            strategy: StrategyConfig::Cpu,
+            ..self.options_of_measurement()
+        };
+        // They are the same ones, from the beginning, and the measurement will come further.
+        let mut n_left = source.n_samples().min(source.n_in_epoch());
+        self.measured_epoch(&options, &mut |began, batch| {
+            n_left = n_left.saturating_sub(batch.n_valid().into());
+            let elapsed = began.elapsed();
+            let is_known = elapsed > FIRST_LOOK && !index.has_news();
+            Ok(match n_left == 0 || is_known || elapsed > 2 * lasting {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            })
+        })?;
+        Ok(())
     }
 
     /// Measures the host alone, for about `lasting`; `None` when too little came.
@@ -198,13 +226,13 @@ impl Runtime {
         let own = self.config.repeat;
         if self.config.mix.is_none() {
             let repeat = repeats(enough, self.source.n_samples(), 1);
-            return EpochOptions { repeat, ..self.options(MEASURED_EPOCH) };
+            return EpochOptions { repeat, ..self.options(EpochIdx::MEASURED) };
         }
         // An epoch of a mix is not as long as its data sets together, and has no more samples than ids tell
         // apart: what does not fit is measured for as long as an epoch of the run lasts.
         let repeat = repeats(enough, self.source.n_in_epoch(), own);
         let choices =
-            [(repeat, MEASURED_EPOCH), (own, MEASURED_EPOCH), (own, EpochIdx(0))];
+            [(repeat, EpochIdx::MEASURED), (own, EpochIdx::MEASURED), (own, EpochIdx(0))];
         let options =
             choices.map(|(repeat, epoch)| EpochOptions { repeat, ..self.options(epoch) });
         let [.., last] = &options;

@@ -57,8 +57,13 @@ impl Runtime {
                 DeviceSpec::At { address, .. } => (None, self.way_to(address.clone())),
                 DeviceSpec::Gpu { ordinal, .. } => (None, self.way_to_gpu(*ordinal)),
                 DeviceSpec::Sim(sim) => {
-                    let (run, media) = (&self.config, &self.source.roots);
-                    let setting = Setting { run, nth, media, host_images_per_s };
+                    let setting = Setting {
+                        run: &self.config,
+                        nth,
+                        media: &self.source.roots,
+                        n_in_epoch: self.source.n_in_epoch(),
+                        host_images_per_s,
+                    };
                     let process = DeviceProcess::spawn(sim, &setting)?;
                     let way = self.way_to(process.address.clone());
                     (Some(process), way)
