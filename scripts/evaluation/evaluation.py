@@ -15,13 +15,39 @@ import runner
 N_IMAGES, N_RECORDS = 500, 10_000
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message):
+        runner.refuse(message)
+
+
+def existing(text):
+    if not Path(text).exists():
+        raise argparse.ArgumentTypeError(f"there is no {text!r}")
+    return Path(text)
+
+
+def duration(text):
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    # Not `seconds <= 0`: that would let "nan" through.
+    if not 0 < seconds <= runner.LONGEST_S:
+        bounds = f"above 0 and at most {runner.LONGEST_S}"
+        raise argparse.ArgumentTypeError(f"must be a number {bounds}; it is {text!r}")
+    return seconds
+
+
 def arguments(about):
-    parser = argparse.ArgumentParser(description=about.splitlines()[0])
-    parser.add_argument("--images", type=Path, help="class folders of photographs; else made")
-    parser.add_argument("--cifar", type=Path, help="a CIFAR-10 folder; else made")
+    parser = Parser(description=about.splitlines()[0])
+    parser.add_argument("--images", type=existing, help="class folders of photographs; else made")
+    parser.add_argument("--cifar", type=existing, help="a CIFAR-10 folder; else made")
     parser.add_argument("--out", type=Path, default=runner.ROOT / "target/evaluate")
-    parser.add_argument("--blocks", type=int, help="ABBA blocks of each cell")
-    parser.add_argument("--seconds", type=float, help="of a run of the host alone")
+    parser.add_argument("--fresh", action="store_true", help="discard the results in OUT")
+    parser.add_argument("--blocks", type=matrix.whole, help="ABBA blocks of each cell")
+    parser.add_argument("--seconds", type=duration, help="of a run of the host alone")
     matrix.add_arguments(parser)
     options = parser.parse_args()
     options.workers = options.workers or [max(1, len(runner.processors()) - 1)]
@@ -67,21 +93,25 @@ class Evaluation:
             data["imagenet-train"] = options.images or photographs()
         if "cifar10-train" in recipes:
             data["cifar10-train"] = options.cifar or records()
-        release = runner.build()
-        kept = options.out / "calibration.json"
-        programs = runner.Programs(release, data, options.seconds, kept)
-        self.results = runner.Results(options.out / "results.jsonl")
+        kept, results = options.out / "calibration.json", options.out / "results.jsonl"
+        program = runner.program()
+        if options.fresh:
+            kept.unlink(missing_ok=True)
+            results.unlink(missing_ok=True)
+        programs = runner.Programs(program, data, options.seconds, kept)
+        self.results = runner.Results(results, options.blocks)
+        runner.refuse_others(options.out, programs, self.results)
         runner.run_all(programs, self.results, self.cells, options.blocks)
         self.data = data
 
     def origin(self):
         """How the figures came about, line by line."""
         given = {str(path) for path in (self.options.images, self.options.cifar) if path}
-        called = [path.name if str(path) in given else "generated" for path in self.data.values()]
-        commits = sorted({line["commit"] for line in self.results.lines})
+        called = [path.absolute().name if str(path) in given else "generated" for path in self.data.values()]
+        programs = sorted({line["program"] for line in self.results.lines})
         command = Path(sys.argv[0]).name + " " + shlex.join(sys.argv[1:])
         return [
-            f"scripts/{command.strip()}; {datetime.date.today()}; commit {', '.join(commits)}",
+            f"scripts/{command.strip()}; {datetime.date.today()}; {', '.join(programs)}",
             f"{runner.machine()}; images: {', '.join(called)}",
             "Measured: everything, on this machine, in turns (ABBA). Emulated: devices (their pace is "
             "held to a model's) and accelerators other than `none`. Medians of blocks with 95 % "
@@ -101,6 +131,8 @@ class Evaluation:
         texts = [f"# {title}", *self.origin()]
         for heading, text, head, rows in sections:
             texts += [f"## {heading}", text, table(head, rows)]
+        if any(row[0].endswith(figures.MARK) for _, _, _, rows in sections for row in rows):
+            texts.append(figures.NOTE)
         markdown = "\n\n".join(texts) + "\n"
         print(markdown)
         (self.options.out / f"{name}.md").write_text(markdown)

@@ -5,6 +5,15 @@ import statistics
 
 RESAMPLES = 2000
 SEED = 1
+# An emulated device whose batches come later than its model has them, by more than this part of their
+# number or of the epoch's time, is slower than what it is to emulate.
+LATE_PART = 0.01
+MARK = " †"
+NOTE = (
+    "† The emulator's host could not keep the model's pace: in at least one run of this row more than 1 % of a "
+    "device's batches were late, or they were late by more than 1 % of the epoch. The figures are of this machine and "
+    "not of the modelled device. Give it more cores or model a slower device."
+)
 
 
 def interval(values):
@@ -38,6 +47,23 @@ def ratios(blocks, quantity):
         if all(value is not None for value in ours + theirs) and sum(theirs):
             found.append(sum(ours) / len(ours) / (sum(theirs) / len(theirs)))
     return found
+
+
+def is_behind(device, seconds):
+    """Whether an emulated device did not keep its model's pace in an epoch of so many seconds.
+    Programs that do not count late completions leave that unknown: no."""
+    late = device.get("late_completions") or 0
+    # All of it, else at least the largest.
+    lateness = device.get("lateness_seconds") or device.get("max_lateness_seconds") or 0.0
+    completed = device["batches"] + device.get("wasted", 0)
+    return late > LATE_PART * completed or lateness > LATE_PART * seconds
+
+
+def marked(name, runs):
+    """A row's name, with a mark if a device fell behind in one of its runs."""
+    epochs = (epoch for run in runs for epoch in run["epochs"])
+    behind = any(is_behind(device, epoch["seconds"]) for epoch in epochs for device in epoch["back"])
+    return name + MARK if behind else name
 
 
 def shown(value, low, high, unit=""):

@@ -5,6 +5,7 @@ host workers and processors, without a device. The host has the first processors
 device the last one, in both: what a device brings is measured at the host's expense nowhere.
 """
 
+import argparse
 import itertools
 from dataclasses import asdict, dataclass, replace
 
@@ -76,11 +77,18 @@ def cells(options):
     return made
 
 
+def whole(text):
+    """A number of something on the command line."""
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number, 1 or more; it is {text!r}")
+    return int(text)
+
+
 def add_arguments(parser):
     parser.add_argument("--quick", action="store_true", help="a small matrix, short runs")
     parser.add_argument("--recipes", action="append", choices=RECIPES)
     parser.add_argument("--accelerators", action="append", choices=ACCELERATORS)
     parser.add_argument("--strategies", action="append", choices=STRATEGIES)
     parser.add_argument("--devices", action="append", help="a preset, with keys as in --csd sim:")
-    parser.add_argument("--counts", action="append", type=int)
-    parser.add_argument("--workers", action="append", type=int)
+    parser.add_argument("--counts", action="append", type=whole)
+    parser.add_argument("--workers", action="append", type=whole)

@@ -2,7 +2,8 @@
 
 Every cell is run in blocks of four, baseline, cell, cell, baseline (ABBA). Each run is one line of
 JSON in the results file, with its cell, block and place; what stands there is not run again. A run
-that fails stands there too, with its reason, and is not tried again in that file.
+that fails stands there too, with its reason, and is not tried again in that file. A file whose runs
+were made with other data or options is refused (conditions.py).
 """
 
 import datetime
@@ -10,12 +11,14 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 
+import conditions
 import matrix
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
@@ -33,6 +36,24 @@ LEAST_MIB = 512
 
 def say(text):
     print(text, file=sys.stderr, flush=True)
+
+
+def refuse(text):
+    """Ends the script as wrong usage does."""
+    say(f"error: {text}")
+    sys.exit(2)
+
+
+def program():
+    """Where `bothends` is, and what it is called in a table: the one that BOTHENDS names, else one
+    built from these sources."""
+    given = os.environ.get("BOTHENDS")
+    if not given:
+        return build() / "bothends", f"commit {commit()}"
+    found = shutil.which(given)
+    if not found:
+        refuse(f"BOTHENDS is {given!r}, which is not a program")
+    return Path(found).absolute(), f"program {found}"
 
 
 def build():
@@ -76,16 +97,23 @@ def host(cell):
 class Programs:
     """What runs are made of: the program, the data of each recipe, the time for a run."""
 
-    def __init__(self, release, data, seconds, kept):
-        self.bothends = release / "bothends"
+    def __init__(self, program, data, seconds, kept):
+        self.bothends, self.called = program
         self.data = data
         self.seconds = seconds
+        self.common = conditions.of_all(self.bothends, seconds, processors())
+        self.data_sets = {recipe: conditions.data_set(path) for recipe, path in data.items()}
         # A resumed evaluation makes runs as long as those that it has.
         self.kept = kept
         self.rates = json.loads(kept.read_text()) if kept.exists() else {}
         all_of_them = processors()
         # One processor is the device's, where there are two.
         self.of_host, self.of_device = all_of_them[:-1] or all_of_them, all_of_them[-1]
+
+    def made_with(self, recipe):
+        """The conditions of a run; those of the data only where this evaluation uses that recipe."""
+        known = self.data_sets.get(recipe)
+        return ({"data": known} if known else {}) | self.common
 
     def command(self, cell, repeat, host_rate=None):
         host = ",".join(map(str, self.of_host))
@@ -134,6 +162,7 @@ class Programs:
         self.rates[host(cell)] = {key: epoch[key] for key in ("samples", "images_per_s")}
         epoch = self.once(plain, self.repeat(plain, CALIBRATION_S))
         self.rates[host(cell)]["images_per_s"] = epoch["images_per_s"]
+        self.rates[host(cell)]["made_with"] = self.made_with(cell.recipe)
         self.kept.write_text(json.dumps(self.rates, indent=1) + "\n")
 
     def repeat(self, cell, seconds):
@@ -159,14 +188,15 @@ class Programs:
 
 
 class Results:
-    """The results file."""
+    """The results file; of each cell the first `n_blocks` blocks, else all."""
 
-    def __init__(self, path):
+    def __init__(self, path, n_blocks=None):
         self.path = path
+        self.n_blocks = n_blocks
         self.lines = []
         if path.exists():
             # A line that a killed evaluation left half written is run again.
-            whole = [line for line in path.read_text().split("\n") if line.endswith("}")]
+            whole = path.read_text().split("\n")[:-1]
             self.lines = [json.loads(line) for line in whole]
             path.write_text("".join(line + "\n" for line in whole))
 
@@ -186,11 +216,29 @@ class Results:
             if line["key"] == cell.key() and "error" not in line:
                 block = found.setdefault(line["block"], {"cell": [], "baseline": []})
                 block[ORDER[line["place"]]].append(line["result"])
-        return [block for _, block in sorted(found.items()) if len(block["cell"]) == 2]
+        whole = [block for _, block in sorted(found.items()) if len(block["cell"]) == 2]
+        return whole[: self.n_blocks]
 
     def failure(self, cell):
         mine = (line for line in self.lines if line["key"] == cell.key())
         return next((line["error"] for line in mine if "error" in line), None)
+
+
+def refuse_others(folder, programs, results):
+    """Ends the script where the folder holds anything that was made with other data or options."""
+    kept = [(line["cell"]["recipe"], line.get("made_with")) for line in results.lines]
+    for name, rate in programs.rates.items():
+        kept.append((name.split(",")[0], rate.get("made_with")))
+    found = {}
+    for recipe, made in kept:
+        for words in conditions.differences(recipe, made, programs.made_with(recipe)):
+            found[words] = True
+    if found:
+        which = "unknown data and" if conditions.UNTOLD in found else "other data or"
+        refuse(
+            f"{folder} holds results of {which} options ({'; '.join(found)});"
+            " use another --out, or --fresh to discard them"
+        )
 
 
 def left(n_left, lasted):
@@ -241,6 +289,6 @@ def run_one(programs, results, what):
     result = programs.run(programs.command(ran, repeat, host_rate(results, cell, block)))
     line = {"key": cell.key(), "block": block, "place": place, "cell": asdict(cell)}
     line |= {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")}
-    line |= {"commit": commit()}
+    line |= {"program": programs.called, "made_with": programs.made_with(cell.recipe)}
     line |= {"error": result["error"]} if "error" in result else {"result": result}
     results.add(line)

@@ -62,8 +62,9 @@ class Runs(unittest.TestCase):
         program = folder / "bothends"
         program.write_text(FAKE.format(log=self.log))
         program.chmod(0o755)
-        data = {"imagenet-train": folder}
-        self.programs = runner.Programs(folder, data, 5.0, folder / "calibration.json")
+        data = {"imagenet-train": folder / "images"}
+        kept = folder / "calibration.json"
+        self.programs = runner.Programs((program, "a stub"), data, 5.0, kept)
 
     def run_all(self, cells, n_blocks=2):
         results = runner.Results(self.path)
@@ -86,8 +87,8 @@ class Runs(unittest.TestCase):
         self.run_all([CELL])
         whole = self.path.read_text()
         lines = whole.splitlines(keepends=True)
-        # Killed in the middle of writing the sixth run.
-        self.path.write_text("".join(lines[:5]) + lines[5][: len(lines[5]) // 2])
+        # Killed in the middle of writing the sixth run, where an inner brace happens to end it.
+        self.path.write_text("".join(lines[:5]) + lines[5][: lines[5].index("}") + 1])
         before = self.n_called()
         results = self.run_all([CELL])
         self.assertEqual(self.n_called() - before, 3)
