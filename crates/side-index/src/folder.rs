@@ -9,12 +9,13 @@
 
 use std::cmp::Reverse;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use bothends_dataset::side_index::content;
 use bothends_dataset::{block_cache, side_index};
-use bothends_io::{Draft, IoError, read_regular};
+use bothends_io::{Draft, IoError, open_own, read_regular, replace};
 
 use crate::key::Key;
 
@@ -236,7 +237,8 @@ impl Folders {
 
 /// Data that a run opens are in use, also where nothing is written.
 pub(crate) fn mark_used(folder: &Path) {
-    let mark = fs::File::options().write(true).open(folder.join(OWNER));
+    // In a directory of several users, anyone may put something else in its place.
+    let mark = open_own(&folder.join(OWNER));
     let _ = mark.and_then(|mark| mark.set_modified(SystemTime::now()));
 }
 
@@ -244,7 +246,12 @@ pub(crate) fn mark_used(folder: &Path) {
 pub(crate) fn draft_in(folder: &Path, owner: &[u8]) -> Result<Draft, IoError> {
     let draft = Draft::new(folder)?;
     // Without it, the folder is never recognised as stale.
-    let _ = fs::write(folder.join(OWNER), owner);
+    let path = folder.join(OWNER);
+    match read_regular(&path).is_ok_and(|known| known == owner) {
+        true => mark_used(folder),
+        // Under its name, there may be a link or a pipe.
+        false => drop(replace(&path, |mut file| file.write_all(owner))),
+    }
     Ok(draft)
 }
 
@@ -368,6 +375,29 @@ mod tests {
         );
         assert_eq!(make_room(root, &own, (50, Duration::ZERO), is_segment), 0);
         assert!(own.exists(), "its own are not removed");
+    }
+
+    /// In a directory that several users share, anyone may put something under the name of the owner file.
+    #[test]
+    fn nothing_is_written_through_a_link_and_no_pipe_is_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let (theirs, folder) = (root.path().join("theirs"), root.path().join("set"));
+        fs::create_dir(&folder).unwrap();
+        fs::write(&theirs, "kept").unwrap();
+        let name = folder.join(OWNER);
+        std::os::unix::fs::symlink(&theirs, &name).unwrap();
+        let before = fs::metadata(&theirs).unwrap().modified().unwrap();
+        mark_used(&folder);
+        drop(draft_in(&folder, b"/data").unwrap());
+        assert_eq!(fs::read(&theirs).unwrap(), b"kept");
+        assert_eq!(fs::metadata(&theirs).unwrap().modified().unwrap(), before);
+        assert_eq!(fs::read(&name).unwrap(), b"/data");
+        fs::remove_file(&name).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&name).status().unwrap();
+        assert!(made.success());
+        mark_used(&folder);
+        drop(draft_in(&folder, b"/data").unwrap());
+        assert_eq!(fs::read(&name).unwrap(), b"/data");
     }
 
     /// Another data set's segments that a run has used lately stay, however full the cache is; opening the

@@ -19,6 +19,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::runtime::Runtime;
 
+use crate::fetcher::progress::Progress;
 use crate::objects::is_plain;
 use crate::retry::{self, Pauses};
 use crate::{Identity, Labelled, Listed, Objects, StorageError, fetcher};
@@ -31,6 +32,12 @@ const LONGEST_WINDOW: u64 = 8 << 20;
 const MOST_WINDOWS: usize = 16;
 /// A read that brings less than this in a second, on average, is given up.
 const SLOWEST: u64 = 128 << 10;
+/// A store that is silent for so long is not waited for.
+const SILENT: Duration = retry::WITHIN;
+/// How long a listing may bring no name.
+const NO_NAME: Duration = Duration::from_secs(60);
+/// How often a listing may have the same name: some stores tell one several times.
+const MOST_TIMES: u32 = 16;
 /// Files that are asked for one by one before everything is listed: a list may name a million.
 const MOST_IDENTIFIED: u32 = 32;
 
@@ -158,10 +165,20 @@ impl View {
         }
         let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
         let listing = self.wait(async {
-            let mut building = Building::default();
+            let (mut building, mut first) = (Building::default(), None);
             let mut stream = self.objects.list(&prefix);
-            while let Some(one) = stream.next().await {
+            let late =
+                |_| StorageError::TimedOut { place: self.shown(path), after: NO_NAME };
+            while let Some(one) =
+                tokio::time::timeout(NO_NAME, stream.next()).await.map_err(late)?
+            {
                 let Listed { name, identity, label } = one?;
+                let (known, times) = first.get_or_insert_with(|| (name.clone(), 0));
+                *times += u32::from(*known == name);
+                if *times > MOST_TIMES {
+                    let why = format!("its listing has `{name}` again and again");
+                    return Err(StorageError::Refused { place: self.shown(path), why });
+                }
                 building.push(&name, listing::Known { identity, label });
             }
             Ok::<_, StorageError>(building.end())
@@ -240,9 +257,11 @@ impl View {
         let mut arrivals = self.objects.get_ranges(path, ranges, Some(expected));
         let wanted: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let after = retry::WITHIN + Duration::from_secs(wanted / SLOWEST);
-        let timed_out = |_| StorageError::TimedOut { place: self.shown(path), after };
-        let arrived = tokio::time::timeout(after, arrivals.next()).await;
-        match arrived.map_err(timed_out)? {
+        let timed_out = |after| StorageError::TimedOut { place: self.shown(path), after };
+        let progress = Progress::default();
+        let arrived = progress.unless_silent(SILENT, arrivals.next());
+        let arrived = tokio::time::timeout(after, arrived).await;
+        match arrived.map_err(|_| timed_out(after))?.ok_or_else(|| timed_out(SILENT))? {
             Some((_, result)) => result,
             None => Err(StorageError::Refused {
                 place: self.shown(path),

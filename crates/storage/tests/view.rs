@@ -5,12 +5,17 @@
 )]
 
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bothends_dataset::conformance::{MemoryStorage, same_storage};
 use bothends_dataset::{Kind, Storage};
-use bothends_storage::{Answer, Double, StorageError, View};
+use bothends_storage::{
+    Answer, Arrivals, Double, Identity, Listed, Objects, StorageError, View,
+};
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream, StreamExt};
 
 #[test]
 fn a_view_is_a_storage_like_its_twin_in_memory() {
@@ -166,4 +171,60 @@ fn a_view_may_be_used_inside_a_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let kind = runtime.block_on(async { view.kind("a").unwrap() });
     assert_eq!(kind, Kind::File { len: 4 });
+}
+
+/// A store whose listing never ends.
+#[derive(Debug)]
+struct Endless(Double);
+
+impl Objects for Endless {
+    fn get_ranges<'a>(
+        &'a self,
+        object: &'a str,
+        ranges: &'a [Range<u64>],
+        expected: Option<&'a Identity>,
+    ) -> Arrivals<'a> {
+        self.0.get_ranges(object, ranges, expected)
+    }
+
+    fn list<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> BoxStream<'a, Result<Listed, StorageError>> {
+        Box::pin(stream::repeat(()).flat_map(move |()| self.0.list(prefix)))
+    }
+
+    fn identify<'a>(
+        &'a self,
+        object: &'a str,
+    ) -> BoxFuture<'a, Result<Identity, StorageError>> {
+        self.0.identify(object)
+    }
+
+    fn shown(&self, object: &str) -> String {
+        self.0.shown(object)
+    }
+}
+
+#[test]
+fn a_listing_that_begins_again_and_again_is_refused() {
+    let endless = Endless(Double::new().with("a", "0").with("b", "1"));
+    let error = View::start(Arc::new(endless)).unwrap().list("").unwrap_err().to_string();
+    assert!(error.contains("its listing has `a` again and again"), "{error}");
+}
+
+/// It was waited for as long as such an object may take over the slowest link: a quarter of an hour.
+#[test]
+fn a_store_that_is_silent_is_not_waited_for_however_long_the_object_is() {
+    let silent = |asked: &bothends_storage::Asked| match asked.range {
+        Some(_) => Answer::Never,
+        None => Answer::After(Duration::ZERO),
+    };
+    let length = 128 << 20;
+    let double = Double::answering(silent).with("a", vec![0; length]);
+    let view = View::start(Arc::new(double)).unwrap();
+    let began = Instant::now();
+    let error = view.read("a", 0, &mut vec![0; length]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }

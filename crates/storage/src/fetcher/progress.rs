@@ -35,7 +35,7 @@ impl Progress {
     }
 
     /// What `answer` says, or `None` where no part of it has come for so long.
-    pub(super) async fn unless_silent<T>(
+    pub(crate) async fn unless_silent<T>(
         &self,
         patience: Duration,
         answer: impl Future<Output = T>,

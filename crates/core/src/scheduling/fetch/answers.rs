@@ -10,6 +10,9 @@ use super::{
     Failure, FetchQueue, HEDGE_COST, Item, MOST_HEDGES, Piece, RequestId, State, retry,
 };
 
+/// How often an answer may break off and still move its group's deadline on when parts of it come.
+const MOST_BROKEN_OFF: u32 = 4;
+
 impl FetchQueue {
     /// A request was answered in full. Which position has which part of the bytes; nobody has any of
     /// them where this is empty, as another request was first or the positions were withdrawn.
@@ -64,7 +67,10 @@ impl FetchQueue {
             .slow_ns()
             .map(|ns| self.for_bytes(ns, sent.len).max(self.config.timeout_ns));
         let Some(group) = self.groups.get_mut(&sent.group) else { return };
-        group.deadline = group.deadline.max(now.plus(self.config.deadline_ns));
+        // An answer that has broken off again and again gets no further however long it is given.
+        if group.failures <= MOST_BROKEN_OFF {
+            group.deadline = group.deadline.max(now.plus(self.config.deadline_ns));
+        }
         let later = now.plus(self.config.timeout_ns);
         let later = slow_ns.map_or(later, |slow_ns| {
             let doubled = 1_u64.checked_shl(group.failures).unwrap_or(u64::MAX);

@@ -318,6 +318,26 @@ fn what_failed_comes_again_within_its_bound_and_its_deadline() {
     assert_eq!(queue.figures().offered, 0);
 }
 
+/// A proxy that cuts every answer short was asked forever.
+#[test]
+fn an_answer_that_always_breaks_off_is_given_up() {
+    let mut queue = FetchQueue::new(plain());
+    offer(&mut queue, 0..1);
+    let mut now = ms(0);
+    loop {
+        for request in requests(&mut queue, now).iter().map(|sent| sent.0) {
+            now = now.plus(50 * MILLI);
+            queue.heard(request, now);
+            if !queue.failed(request, Failure::Reset, now).is_empty() {
+                assert!(ms(10_000) < now && now < ms(20_000), "{now:?}");
+                return;
+            }
+        }
+        now = steps(&mut queue, now).1.unwrap();
+        assert!(now < ms(60_000), "it is retried forever");
+    }
+}
+
 #[test]
 fn a_server_that_is_gone_for_two_seconds_costs_retries_and_nothing_else() {
     let mut queue = FetchQueue::new(plain());
