@@ -6,8 +6,8 @@
 
 use anyhow::{Context, Result, ensure};
 use bothends_core::ids::SampleId;
-use bothends_runtime::{Loader, options};
-use bothends_tests::generated;
+use bothends_runtime::{Loader, Observer, Progress, options};
+use bothends_tests::{Setup, generated};
 use serde_json::{Value, json};
 
 /// A loader of 23 generated images in batches of two, and what the test wants otherwise.
@@ -28,6 +28,15 @@ fn taken(loader: &mut Loader, n: usize) -> Result<Vec<Option<SampleId>>> {
     let deal = loader.begin(1)?;
     let batches = deal.batches(0).take(n).collect::<Result<Vec<_>, _>>()?;
     Ok(batches.iter().flat_map(|batch| batch.rows()).map(|row| row.sample).collect())
+}
+
+/// Counts the epochs that begin.
+struct Begun(u32);
+
+impl Observer for Begun {
+    fn begin(&mut self, _: Progress) {
+        self.0 += 1;
+    }
 }
 
 #[test]
@@ -60,6 +69,32 @@ fn a_state_of_version_1_is_read_and_spoken_of() -> Result<()> {
     ensure!(note.contains("version 1, which has no checksum"), "{note}");
     samples.extend(taken(&mut other, usize::MAX)?);
     ensure!(samples == whole);
+    Ok(())
+}
+
+/// Where none can be written, an epoch that takes hours must not be the way to find out.
+#[test]
+fn a_state_that_cannot_be_written_is_told_of_before_the_first_epoch() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    for path in ["missing/state.json", ""] {
+        let checkpoint = Some(folder.path().join(path));
+        let setup = Setup { checkpoint, ..Setup::new(&generated()?) };
+        let mut watched = Begun(0);
+        let error = setup.watched(&mut watched).err().context("it ran")?;
+        ensure!(format!("{error:#}").contains("cannot write the checkpoint"), "{error:#}");
+        ensure!(watched.0 == 0, "an epoch began");
+    }
+    Ok(())
+}
+
+/// It was added to, and the sum overflowed.
+#[test]
+fn more_samples_than_any_epoch_has_were_not_delivered() -> Result<()> {
+    let old = version_1(&open(&json!({}))?.state()?)?;
+    let beyond = old.replace("\"n_delivered\":0", &format!("\"n_delivered\":{}", u64::MAX));
+    ensure!(beyond != old, "{old}");
+    let error = open(&json!({}))?.load_state(&beyond).err().context("it was taken")?;
+    ensure!(error.to_string().contains("`n_delivered` is more than any epoch has"), "{error}");
     Ok(())
 }
 

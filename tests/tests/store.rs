@@ -225,11 +225,34 @@ fn damage_is_one_bad_sample_and_is_named() -> Result<()> {
     ensure!(named.ends_with(".jpg`): it has a different checksum\n"), "{named}");
     let said = String::from_utf8(output.stderr)?;
     let expected = format!(
-        "error: `{}` is damaged in 1 places, 1 of them records; restore the named files from a \
-        copy, or pack the data again\n",
+        "error: `{}` is damaged in 1 place; restore the named files from a copy, or pack the data \
+         again\n",
         store.display()
     );
     ensure!(said == expected, "{said}");
+    Ok(())
+}
+
+/// Records without bytes take no page, so that each is at the place of the record behind it.
+#[test]
+fn an_empty_record_is_named_and_not_its_neighbour() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (data, store) = (folder.path().join("data"), folder.path().join("store"));
+    fs::create_dir_all(data.join("class"))?;
+    let good = fs::read(generated()?.join("class-000/000.jpg"))?;
+    let files = [("1", &good[..]), ("2-empty", b""), ("3-empty", b""), ("4", &good[..])];
+    for (name, bytes) in files {
+        fs::write(data.join(format!("class/{name}.jpg")), bytes)?;
+    }
+    said(&["pack"], &[&data, &store])?;
+    let args =
+        ["run", "-q", "--recipe", "imagenet-eval", "--on-bad", "skip", "--batch-size"];
+    let output = bothends(&[&args[..], &["1", "--data"]].concat(), &[&store])?;
+    let words = [output.stdout, output.stderr].concat();
+    let words = String::from_utf8_lossy(&words);
+    for sample in ["sample 1 (class/2-empty.jpg in", "sample 2 (class/3-empty.jpg in"] {
+        ensure!(words.contains(sample), "{words}");
+    }
     Ok(())
 }
 

@@ -171,20 +171,24 @@ pub fn read_sealed(
     Ok(Sealed { header, index })
 }
 
-/// The original files of the samples of the shard at `path`, each with where its record begins,
-/// in that order: for messages, because a table does not keep names. Blocks on the storage;
+/// The original files of the samples of the shard at `path`, each with where its record begins and how long it is,
+/// in that order; of records at one place, which are empty, in the order of the samples: for messages, because a table does not keep names. Blocks on the storage;
 /// `None` where they are not to be found.
 #[must_use]
-pub fn original_names(storage: &dyn Storage, path: &str) -> Option<Vec<(u64, String)>> {
+pub fn original_names(
+    storage: &dyn Storage,
+    path: &str,
+) -> Option<Vec<((u64, u32), String)>> {
     let (target, file) = path.rsplit_once('/').unwrap_or(("", path));
     let manifest = read_manifest(storage, target).ok()?.value;
     let shard = manifest.shards.iter().find(|shard| shard.file() == file)?;
     let sealed = read_index(storage, target, shard).ok()?.value;
     let index = Index::decode(&sealed.index, &sealed.header).ok()?;
     let samples = index.lines().iter().filter(|line| line.kind != RecordKind::Rest);
-    let named = samples.map(|line| (line.offset(), index.name(line.name).to_owned()));
-    let mut names: Vec<(u64, String)> = named.collect();
-    names.sort_unstable();
+    let named =
+        samples.map(|line| ((line.offset(), line.len), index.name(line.name).to_owned()));
+    let mut names: Vec<_> = named.collect();
+    names.sort_by_key(|(place, _)| *place);
     Some(names)
 }
 

@@ -113,6 +113,12 @@ impl StreamDigest {
         Self::default()
     }
 
+    /// Whether nothing was added.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.total_bytes == 0
+    }
+
     /// Adds one sample as it was delivered.
     pub fn add(&mut self, id: SampleId, label: Label, bytes: &[u8]) {
         self.update(&id.0.to_le_bytes());

@@ -352,6 +352,10 @@ impl Raw {
         if self.batch_size == 0 || self.world == 0 {
             return Err(damaged("batch_size", "or `world` is 0"));
         }
+        // What is delivered from here on is added to it.
+        if self.n_delivered > u64::MAX / 2 {
+            return Err(damaged("n_delivered", "is more than any epoch has"));
+        }
         if self.epoch.0 == u32::MAX {
             return Err(damaged("epoch", "cannot be reached by any run"));
         }
@@ -701,6 +705,7 @@ mod tests {
             // No run has none of these, or is in an epoch without a next one.
             let (batch_size, world) = (batch_size.max(1), world.max(1));
             let epoch = epoch.min(u32::MAX - 1);
+            let n_delivered = n_delivered / 2;
             // Training loops supply orders and count no digests, whole runs the other way round.
             let mut stream = StreamDigest::new();
             if !is_supplied {

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bothends_core::one_line;
 use bothends_core::sample::{Extent, FileIdx};
 use bothends_dataset::{DatasetError, FileMark, Found, Table};
 use bothends_decompress::{DecompressError, Decompressed};
@@ -190,7 +191,7 @@ pub(crate) fn said(error: &DatasetError) -> String {
         error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
     match source.and_then(StorageError::of) {
         Some(error) => error.to_string(),
-        None => error.to_string(),
+        None => one_line(error),
     }
 }
 

@@ -49,7 +49,7 @@ use crate::threads::ulimits::{KeptOpen, files_to_keep_open};
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Where the records of a shard begin, and their original files.
-type Names = Vec<(u64, String)>;
+type Names = Vec<((u64, u32), String)>;
 
 /// The data of a run, ready to be read.
 #[derive(Debug)]
@@ -359,9 +359,14 @@ impl Source {
             *names = Some((extent.file, found.unwrap_or_default()));
         }
         let names = names.as_ref().map_or(&[][..], |(_, names)| names);
-        match names.binary_search_by_key(&extent.offset, |(offset, _)| *offset) {
-            Ok(place) => format!("{} in {path}", names[place].1),
-            Err(_) => path,
+        let place = (extent.offset, extent.len);
+        let first = names.partition_point(|(other, _)| *other < place);
+        // Records without bytes share a place.
+        let before = (0..self.record_of(sample)).rev().map(SampleId);
+        let nth = before.take_while(|id| self.table.extent(*id) == extent).count();
+        match names.get(first + nth) {
+            Some((other, name)) if *other == place => format!("{name} in {path}"),
+            Some(_) | None => path,
         }
     }
 

@@ -3,7 +3,8 @@
 //! What the state holds and when it may be used is `core::resume`'s; this module only knows
 //! files and which batches the consumer got.
 
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::time::Instant;
 
@@ -177,6 +178,17 @@ pub(crate) fn save(path: &Path, resume: &Resume) -> Result<(), RuntimeError> {
         file.sync_all()
     })
     .map_err(|e| RuntimeError::Checkpoint { path: path.to_owned(), source: e })
+}
+
+/// Makes sure that a state can be written at `path`, before there is one to lose.
+pub(crate) fn probe(path: &Path) -> Result<(), RuntimeError> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}-probe.tmp", std::process::id()));
+    let made = match path.is_dir() {
+        true => Err(ErrorKind::IsADirectory.into()),
+        false => File::create(&beside).and_then(|_| std::fs::remove_file(&beside)),
+    };
+    made.map_err(|source| RuntimeError::Checkpoint { path: path.to_owned(), source })
 }
 
 /// A state that this run may go on from.
