@@ -284,7 +284,7 @@ fn a_confined_program_serves_as_any_other_and_leaves_nothing() {
         let address = agent.url.parse().unwrap();
         let mut device = connect(&address, &ConnectOptions::default()).unwrap();
         conformance::all(&mut *device, &exercise);
-        assert!(device.stats().unwrap().cpu_seconds >= 0.0);
+        assert!(device.stats().unwrap().cpu_seconds.is_some());
         every_thread_is_confined(agent.child.id());
         drop(device);
         let line = confinement(&mut agent);

@@ -84,3 +84,34 @@ fn with_its_files_it_makes_batches() -> Result<()> {
     ensure!(epoch.back[0].emulated, "an emulated device is never reported as a device");
     Ok(())
 }
+
+/// Faster than this machine decodes: whoever reads the figures must learn that they are not the model's.
+#[test]
+fn an_emulator_that_cannot_keep_its_models_pace_says_so() -> Result<()> {
+    let data = generated()?;
+    let devices = |rate| vec![format!("sim:newport,rate={rate}")];
+    let setup = Setup { strategy: "csd", batch_size: 8, ..Setup::new(&data) };
+    let behind = Setup { devices: devices(1e7), ..setup.clone() }.run()?;
+    let back = &behind.back[0];
+    ensure!(back.batches > 0 && back.late_completions >= back.batches / 2, "{back:?}");
+    ensure!(back.max_lateness_seconds <= back.lateness_seconds, "{back:?}");
+    ensure!(back.lateness_seconds > behind.seconds / 100.0, "{back:?}");
+    let in_time = Setup { devices: devices(20.0), repeat: 1, ..setup }.run()?;
+    let back = &in_time.back[0];
+    ensure!(back.lateness_seconds < in_time.seconds / 2.0, "{back:?}");
+    Ok(())
+}
+
+/// A fault strikes at a part of the epoch, also where that has each sample several times.
+#[test]
+fn a_fault_at_half_of_a_repeated_epoch_strikes_at_half_of_it() -> Result<()> {
+    let data = generated()?;
+    let devices = vec!["sim:newport,rate=400,fault=die@50%".to_owned()];
+    let setup = Setup { strategy: "csd", devices, batch_size: 4, ..Setup::new(&data) };
+    let epoch = Setup { repeat: 8, ..setup }.run()?;
+    assert_whole(&epoch, u64::from(N_GENERATED) * 8)?;
+    // Half of the hundred batches that are a device's part by default. It was struck after six of 200.
+    let made = epoch.back[0].batches;
+    ensure!((30..=60).contains(&made), "it made {made} batches");
+    Ok(())
+}

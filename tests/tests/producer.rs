@@ -74,9 +74,10 @@ impl Producer for Toy {
                 None => bad.push(u32::try_from(row).unwrap()),
             }
         }
-        let (slot, outcome) = (slot.into_slot(), Outcome::Made { bad, damaged });
-        let work_ns = None;
-        Ok(Polled::Completion(Completion { job: job.id, slot, outcome, work_ns }))
+        let (job, slot) = (job.id, slot.into_slot());
+        let (outcome, work_ns) = (Outcome::Made { bad, damaged }, None);
+        let made = Completion { job, slot, outcome, work_ns, lateness_ns: 0 };
+        Ok(Polled::Completion(made))
     }
 
     fn revoke(&mut self, _: JobId) -> Result<(), Lost> {

@@ -286,7 +286,7 @@ fn golden_words() -> Vec<(&'static str, Message)> {
     let stats = DeviceStats {
         jobs: 3,
         samples: 24,
-        cpu_seconds: 0.5,
+        cpu_seconds: Some(0.5),
         media_read_bytes: 73_728,
         busy_seconds: 0.25,
         energy: vec![energy],
@@ -363,7 +363,7 @@ fn json_bodies_come_back() {
         r#"{"protocol_version": 2, "name": "x", "emulated": true, "ops": [],
             "slots": 2, "max_batch_bytes": 600}"#,
     );
-    let stats = DeviceStats { jobs: 3, cpu_seconds: 0.1, ..Default::default() };
+    let stats = DeviceStats { jobs: 3, cpu_seconds: Some(0.1), ..Default::default() };
     for message in [Message::Welcome(capabilities.unwrap()), Message::Stats(stats)] {
         assert_eq!(decode(&message.encode()).unwrap(), message);
     }

@@ -179,6 +179,15 @@ pub struct BackResult {
     /// Results that were no longer needed, including repeated ones.
     #[serde(default)]
     pub wasted: u32,
+    /// Of an emulated device: batches that it finished later than its model, since this machine is too slow for it.
+    #[serde(default)]
+    pub late_completions: u32,
+    /// By how much at most, in seconds.
+    #[serde(default)]
+    pub max_lateness_seconds: f64,
+    /// By how much in all, in seconds.
+    #[serde(default)]
+    pub lateness_seconds: f64,
     /// CPU seconds of the host for sending it requests, and for receiving and checking its batches.
     pub host_cpu_s: Option<f64>,
     /// Why the device was lost, if it was.
@@ -240,9 +249,8 @@ pub struct Cpu {
     pub seconds: Option<f64>,
     /// Per sample delivered.
     pub ms_per_image: Option<f64>,
-    /// Of device processes on this machine, as they report it.
-    #[serde(default)]
-    pub device_process_seconds: f64,
+    /// Of device processes that the run started, as they report it; `None` where one of them cannot be asked any more.
+    pub device_process_seconds: Option<f64>,
 }
 
 /// Memory of the host process; emulated devices are processes of their own.

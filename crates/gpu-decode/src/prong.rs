@@ -413,7 +413,8 @@ impl<S: Source> GpuProng<S> {
         damaged.sort_unstable_by_key(|it| it.row);
         let work_ns = u64::try_from(began.elapsed().as_nanos()).ok();
         let outcome = Outcome::Made { bad, damaged };
-        Completion { job: job.id, slot: target.into_slot(), outcome, work_ns }
+        let slot = target.into_slot();
+        Completion { job: job.id, slot, outcome, work_ns, lateness_ns: 0 }
     }
 }
 

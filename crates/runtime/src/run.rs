@@ -7,5 +7,6 @@ pub(crate) mod drive;
 pub(crate) mod energy;
 pub(crate) mod id;
 pub(crate) mod observer;
+pub(crate) mod prepare;
 pub(crate) mod settings;
 pub(crate) mod usage;

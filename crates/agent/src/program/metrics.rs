@@ -70,8 +70,8 @@ fn text(counts: &Counts, refusals: &[Arc<Refusals>]) -> String {
     put("read_bytes_total", "counter", help, &[("", float(stats.media_read_bytes))]);
     let help = "Seconds that workers spent on samples, summed over all workers.";
     put("worker_seconds_total", "counter", help, &[("", counts.worker_seconds)]);
-    let help = "CPU seconds of the program.";
-    put("cpu_seconds_total", "counter", help, &[("", stats.cpu_seconds)]);
+    let seconds = stats.cpu_seconds.unwrap_or(f64::NAN);
+    put("cpu_seconds_total", "counter", "CPU seconds of the program.", &[("", seconds)]);
     let sum = |of: fn(&Refusals) -> &AtomicU64| {
         float(refusals.iter().map(|door| of(door).load(Ordering::Relaxed)).sum())
     };

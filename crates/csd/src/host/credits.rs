@@ -66,11 +66,12 @@ impl Submission {
     /// it is the job's result if the bytes are those that the device made.
     pub(crate) fn complete(
         self,
-        ending: Ending,
+        answer: Answer,
         bring: impl FnOnce(&mut [u8]) -> Result<Result<u64, String>, CsdError>,
     ) -> Result<Polled, CsdError> {
         let Self { job, slot, payload_bytes, is_revoked } = self;
         let mut slot = slot.expect(COMES_BACK);
+        let Answer { ending, lateness_ns, .. } = answer;
         let outcome = match ending {
             Ending::Failed { .. } if is_revoked => Outcome::NotBegun,
             Ending::Failed { reason } => Outcome::Failed { reason },
@@ -91,7 +92,8 @@ impl Submission {
             }
         };
         let slot = slot.into_slot();
-        let completion = Completion { job: job.id, slot, outcome, work_ns: None };
+        let (job, work_ns) = (job.id, None);
+        let completion = Completion { job, slot, outcome, work_ns, lateness_ns };
         Ok(Polled::Completion(completion))
     }
 }

@@ -103,7 +103,7 @@ impl Loopback {
         let bring = |dst: &mut [u8]| Ok(Ok(XxHash3_64::oneshot(dst)));
         Ok(match self.credits.redeem(&answer)? {
             Redeemed::Job(submission) => {
-                Some(submission.with_slot(slot).complete(answer.ending, bring)?)
+                Some(submission.with_slot(slot).complete(answer, bring)?)
             }
             Redeemed::Again => Some(Polled::Extra),
             Redeemed::Foreign => None,

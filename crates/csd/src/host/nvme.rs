@@ -302,7 +302,7 @@ impl Nvme {
             Redeemed::Job(submission) => {
                 // Parts were held against their checksums; 0 is that of the answer.
                 let bring = |_: &mut [u8]| Ok(Ok(0));
-                Some(submission.with_slot(slot).complete(answer.ending, bring)?)
+                Some(submission.with_slot(slot).complete(answer, bring)?)
             }
             Redeemed::Again => Some(Polled::Extra),
             Redeemed::Foreign => None,
@@ -524,8 +524,6 @@ impl Transport for Nvme {
 
     fn stats(&mut self) -> Result<DeviceStats, CsdError> {
         self.fuse.check()?;
-        let Some(floor) = &self.floor else { return Ok(DeviceStats::default()) };
-        let queued = u32::try_from(floor.n_works()).unwrap_or(u32::MAX);
-        Ok(DeviceStats { queued, ..floor.counted.clone() })
+        Ok(self.floor.as_ref().map_or_else(DeviceStats::default, Floor::stats))
     }
 }

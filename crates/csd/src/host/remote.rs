@@ -241,7 +241,7 @@ impl<L: Link> Remote<L> {
         let unwanted = match redeemed {
             Redeemed::Job(submission) => {
                 let bring = |dst: &mut [u8]| self.link.take_payload(dst, deadline);
-                return submission.complete(answer.ending, bring).map(Some);
+                return submission.complete(answer, bring).map(Some);
             }
             Redeemed::Again => Some(Polled::Extra),
             Redeemed::Foreign => None,

@@ -321,11 +321,12 @@ pub struct DeviceStats {
     pub samples: u64,
     /// Jobs accepted and not finished.
     pub queued: u32,
-    /// CPU seconds of the device process.
-    pub cpu_seconds: f64,
+    /// CPU seconds of the device process; `None` of a device that has no process, or does not say.
+    pub cpu_seconds: Option<f64>,
     /// Bytes read from the device's media.
     pub media_read_bytes: u64,
-    /// Seconds in which it had a job (modelled in an emulated device).
+    /// Seconds in which it had a job (modelled in an emulated device; by the host's clock of an NVMe drive, which
+    /// counts nothing itself).
     pub busy_seconds: f64,
     /// Of a GPU: seconds in which kernels ran, by its own clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]

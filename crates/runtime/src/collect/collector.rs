@@ -422,7 +422,7 @@ impl Collector {
     }
 
     fn answered(&mut self, line: usize, completion: Completion) {
-        let Completion { job, slot, outcome, work_ns } = completion;
+        let Completion { job, slot, outcome, work_ns, lateness_ns } = completion;
         // Of an epoch that is over nobody waits for anything.
         let Some((number, claim)) = self.work.claims.remove(&job) else { return };
         match outcome {
@@ -440,6 +440,9 @@ impl Collector {
             }
             Outcome::Made { bad, damaged } => {
                 let work_ns = self.lines[line].worked(work_ns);
+                if let Some(epoch) = self.work.of(number) {
+                    epoch.report(claim.prong()).behind.add(lateness_ns);
+                }
                 self.made(line, (number, claim), (slot, bad, damaged), work_ns);
             }
         }
@@ -469,11 +472,13 @@ impl Collector {
         }
         self.lines[line].made();
         let Some(epoch) = self.work.of(number) else { return };
+        // The last batch of an epoch may be short; what is learnt is how long a whole one takes.
+        let whole_ns = of_whole(work_ns, n_valid, rows.len());
         let report = epoch.report(prong);
         report.n_made += 1;
-        report.total_ns += work_ns;
+        report.total_ns += whole_ns;
         epoch.note(batch, prong, What::Made);
-        let cost_ns = self.link.cost_ns(prong, work_ns, n_valid);
+        let cost_ns = self.link.cost_ns(prong, whole_ns, rows.len());
         if prong != Prong::Front {
             self.link.device_made(n_valid);
         }
@@ -581,6 +586,13 @@ impl Collector {
     }
 }
 
+/// How long a batch takes that has no empty rows, after one with `n_valid` samples took `work_ns`.
+fn of_whole(work_ns: u64, n_valid: usize, n_rows: usize) -> u64 {
+    let whole = u128::from(work_ns) * n_rows as u128;
+    let whole = whole.checked_div(n_valid as u128);
+    u64::try_from(whole.unwrap_or(work_ns.into())).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
@@ -607,7 +619,8 @@ mod tests {
         fn submit(&mut self, job: Job, slot: Slot) -> Result<(), Box<Rejected>> {
             let (job, outcome) =
                 (job.id, Outcome::Made { bad: Vec::new(), damaged: Vec::new() });
-            self.0.push_back(Completion { job, slot, outcome, work_ns: None });
+            let work_ns = None;
+            self.0.push_back(Completion { job, slot, outcome, work_ns, lateness_ns: 0 });
             Ok(())
         }
 
@@ -701,6 +714,14 @@ mod tests {
 
     /// The feed of an epoch is at its last batch, which a device made: it mends or audits it, and
     /// wants a slot to convert it in when that is done.
+    #[test]
+    fn a_short_batch_stands_for_a_whole_one() {
+        assert_eq!(of_whole(100, 64, 64), 100);
+        assert_eq!(of_whole(100, 1, 64), 6400);
+        assert_eq!(of_whole(100, 0, 64), 100, "of bad samples alone nothing is known");
+        assert_eq!(of_whole(u64::MAX, 1, 64), u64::MAX);
+    }
+
     #[test]
     fn a_prefetched_epoch_leaves_the_feed_before_it_the_slot_it_wants() {
         let mut collector = collector(5, 2);

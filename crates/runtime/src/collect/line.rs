@@ -71,9 +71,41 @@ pub struct LineReport {
     pub lost: Option<String>,
     /// Why a job came to nothing, the latest one.
     pub last_failure: Option<String>,
+    /// How far an emulated device was behind its model.
+    pub behind: Behind,
     /// Batches that it finished, and the time that it spent on them.
     pub(crate) n_made: u64,
     pub(crate) total_ns: u64,
+}
+
+/// Answers of an emulated device that came later than its model says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// How many.
+    pub n: u32,
+    most_ns: u64,
+    all_ns: u64,
+}
+
+impl Behind {
+    /// One more answer.
+    pub(crate) fn add(&mut self, ns: u64) {
+        self.n += u32::from(ns > 0);
+        self.most_ns = self.most_ns.max(ns);
+        self.all_ns = self.all_ns.saturating_add(ns);
+    }
+
+    /// By how many seconds at most.
+    #[must_use]
+    pub fn most_s(&self) -> f64 {
+        Duration::from_nanos(self.most_ns).as_secs_f64()
+    }
+
+    /// By how many seconds in all.
+    #[must_use]
+    pub fn all_s(&self) -> f64 {
+        Duration::from_nanos(self.all_ns).as_secs_f64()
+    }
 }
 
 impl LineReport {

@@ -300,7 +300,9 @@ impl ProducerLoop {
                     Rejection::Full => Outcome::NotBegun,
                     Rejection::Impossible(reason) => Outcome::Failed { reason },
                 };
-                let completion = Completion { job: job.id, slot, outcome, work_ns: None };
+                let (job, work_ns) = (job.id, None);
+                let completion =
+                    Completion { job, slot, outcome, work_ns, lateness_ns: 0 };
                 self.say(Ok(Polled::Completion(completion)));
                 Ok(())
             }

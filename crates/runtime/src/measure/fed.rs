@@ -80,8 +80,8 @@ impl Runtime {
         });
         let usage = usage.end();
         fed?;
-        let devices_cpu_s =
-            Used::now(self).device_process_seconds(self) - devices_cpu_before;
+        let devices_cpu = Used::now(self).device_process_seconds(self);
+        let devices_cpu_s = process::since(devices_cpu_before, devices_cpu);
         let n_samples: u32 = taken.iter().map(|taken| taken.n_samples).sum();
         let steady = Steady::of(&taken);
         Ok(Seen {
@@ -90,8 +90,9 @@ impl Runtime {
             images_per_s: steady.images_per_s,
             p99_wait_ms: steady.p99_wait_s * 1e3,
             cpu_ms_per_image: steady.cpu_ms_per_image,
-            device_cpu_ms_per_image: (devices_cpu_s > 0.0 && n_samples > 0)
-                .then(|| devices_cpu_s * 1e3 / f64::from(n_samples)),
+            device_cpu_ms_per_image: devices_cpu_s
+                .filter(|seconds| *seconds > 0.0 && n_samples > 0)
+                .map(|seconds| seconds * 1e3 / f64::from(n_samples)),
             peak_pss_bytes: usage.iter().filter_map(|look| look.pss_bytes).max(),
         })
     }

@@ -3,7 +3,7 @@
 //! Samples come through a whole run, so what is seen is what is trained on; bytes as they are
 //! before an accelerator normalises them.
 
-use bothends_core::ids::EpochIdx;
+use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::plan::Shuffle;
 use bothends_core::recipe::step::Step;
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
@@ -16,8 +16,10 @@ use crate::runtime::host::Runtime;
 /// One delivered sample.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Looked {
-    /// Its file.
-    pub file: String,
+    /// Which sample of the data set it is, whichever repetition of it. `None` for padding.
+    pub sample: Option<SampleId>,
+    /// Its file; of one that holds several, such as a shard, also which sample.
+    pub name: String,
     /// Its views: shape and bytes.
     pub views: Vec<(SampleShape, Vec<u8>)>,
     /// What was done before the cut; views one after another.
@@ -56,11 +58,12 @@ impl Runtime {
                 let partner =
                     bothends_core::recipe::partner(nth, batch.rows().len(), distance);
                 looked.push(Looked {
-                    file: self.file_of(row),
+                    sample: row.sample.map(|id| SampleId(self.source.record_of(id))),
+                    name: self.name_of(row),
                     views: views.collect(),
                     steps: self.steps_of(row, idx),
                     mixed: row.mixed.map(|mixed| {
-                        (self.file_of(&batch.rows()[partner]), mixed.own_share)
+                        (self.name_of(&batch.rows()[partner]), mixed.own_share)
                     }),
                 });
             }
@@ -70,8 +73,17 @@ impl Runtime {
         Ok(looked)
     }
 
-    fn file_of(&self, row: &Row) -> String {
-        row.sample.map_or(String::new(), |sample| self.source.file_name(sample))
+    fn name_of(&self, row: &Row) -> String {
+        let Some(sample) = row.sample else { return String::new() };
+        let file = self.source.file_name(sample);
+        let number = self.source.record_of(sample);
+        // The samples of a shard follow each other.
+        let beside = [number.checked_sub(1), number.checked_add(1)].into_iter().flatten();
+        let mut beside = beside.filter(|other| *other < self.source.n_samples());
+        match beside.any(|other| self.source.file_name(SampleId(other)) == file) {
+            true => format!("{file}, sample {number}"),
+            false => file,
+        }
     }
 
     /// In words; empty where the sample cannot be read.

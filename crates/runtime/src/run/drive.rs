@@ -28,9 +28,10 @@ use crate::run::checkpoint::{self, Loaded, NextSave, Place};
 use crate::run::digests::Digests;
 use crate::run::energy::{Amounts, Lap, Metering, Meters, Used, devices_say};
 use crate::run::observer::{Ended, Observer, Progress};
+use crate::run::prepare::{prepare, tell_notes};
 use crate::run::settings::settings;
 use crate::run::usage::{UsageLog, byte_seconds};
-use crate::runtime::host::{EpochOptions, Runtime};
+use crate::runtime::host::EpochOptions;
 use crate::threads::process;
 use crate::threads::shutdown::PATIENCE;
 
@@ -48,6 +49,7 @@ pub fn drive(
     if let Some(note) = loader.note() {
         observer.note(&note);
     }
+    how.checkpoint.as_deref().map_or(Ok(()), checkpoint::probe)?;
     let meters = Meters::open(&how.energy)?;
     let alone = prepare(loader.runtime_mut(), how, observer)?;
     // Strategies that are compared need not have one.
@@ -57,6 +59,8 @@ pub fn drive(
         observer.note(&note);
     }
     let metering = meters.begin(loader.runtime_mut(), &how.energy, observer)?;
+    // What measuring has read is not of the run.
+    let read_before = loader.runtime().storage_read_bytes();
     let mut run = Run {
         loader,
         how,
@@ -66,6 +70,7 @@ pub fn drive(
         bytes: Bytes::default(),
         epochs: Vec::new(),
         memory_byte_s: Some(0.0),
+        read_before,
         last_step: None,
     };
     let cpu_before = process::cpu_seconds();
@@ -97,35 +102,6 @@ pub fn drive(
     Ok(run.finish(cpu_before, metering))
 }
 
-/// Measures and connects, in the order that the devices' settings ask for.
-fn prepare(
-    runtime: &mut Runtime,
-    how: &DriveConfig,
-    observer: &mut dyn Observer,
-) -> Result<Alone, RuntimeError> {
-    let mut alone = Alone::default();
-    let is_relative = runtime.config.devices.iter().any(|d| d.rate_of_host().is_some());
-    if how.measure.is_some() || is_relative {
-        observer.phase("measuring the host alone");
-    }
-    if let Some(lasting) = how.measure {
-        alone.front_images_per_s =
-            runtime.measure_front(lasting)?.map(|alone| alone.images_per_s);
-    }
-    alone.front_images_per_s = runtime.host_rate_for_devices(alone.front_images_per_s)?;
-    if !runtime.config.devices.is_empty() {
-        observer.phase("connecting the devices");
-        runtime.connect_devices(alone.front_images_per_s)?;
-        tell_notes(runtime, observer);
-        if let Some(lasting) = how.measure {
-            observer.phase("measuring the devices alone");
-            alone.back_images_per_s =
-                runtime.measure_back(lasting)?.map(|alone| alone.images_per_s);
-        }
-    }
-    Ok(alone)
-}
-
 /// A run under way.
 struct Run<'a> {
     loader: &'a mut Loader,
@@ -137,6 +113,8 @@ struct Run<'a> {
     epochs: Vec<EpochResult>,
     /// Memory over time; `None` where the kernel does not say.
     memory_byte_s: Option<f64>,
+    /// Bytes that had been read before the run.
+    read_before: u64,
     /// When the consumer last asked for more: the end of the last step, of whichever epoch.
     last_step: Option<Instant>,
 }
@@ -233,7 +211,15 @@ impl Run<'_> {
                 ),
             });
         }
-        let digest = wants_digests.then(|| digests.stream.clone());
+        // A digest of the rest of an epoch would be taken for that of the epoch.
+        let has_all = digests.n_samples == 0 || !digests.stream.is_empty();
+        let digest = (wants_digests && has_all).then(|| digests.stream.clone());
+        if wants_digests && !has_all {
+            observer.note(&format!(
+                "epoch {}: it has no digests, as the state is of a run without digests",
+                epoch.0
+            ));
+        }
         let first = EpochOptions { start: position, done, digest, ..options(epoch.0) };
         checkpoint::check_done(&first.done, runtime.plan(&first)?.n_batches())?;
         if let Some(note) = note {
@@ -409,7 +395,8 @@ impl Run<'_> {
             self.memory.peak_rss_bytes.max(result.peak_rss_bytes);
         // The next epoch has digests of its own.
         self.digests = Digests::default();
-        self.bytes.storage_read = self.loader.runtime().storage_read_bytes();
+        let read = self.loader.runtime().storage_read_bytes();
+        self.bytes.storage_read = read.saturating_sub(self.read_before);
         let energy = match observer.asks_for_energy() {
             true => devices_say(self.loader.runtime_mut()),
             false => Vec::new(),
@@ -454,6 +441,7 @@ impl Run<'_> {
         let seconds = seen.seconds;
         let images_per_s = rate(seen.n_samples(), seconds);
         let counts = &report.counts;
+        let has_digests = options.digest.is_some();
         EpochResult {
             epoch: options.epoch.0,
             strategy: options.strategy.name().to_owned(),
@@ -464,8 +452,8 @@ impl Run<'_> {
             images_per_s,
             first_batch_s: seen.first_batch_s,
             gap_s: seen.gap_s,
-            stream_digest: self.how.digest.then(|| self.digests.stream.to_string()),
-            content_digest: self.how.digest.then(|| self.digests.content.to_string()),
+            stream_digest: has_digests.then(|| self.digests.stream.to_string()),
+            content_digest: has_digests.then(|| self.digests.content.to_string()),
             front: FrontResult {
                 batches: seen.front,
                 rate_batches_per_s: f64::from(seen.front) / seconds,
@@ -521,6 +509,9 @@ impl Run<'_> {
                 late: counts.late,
                 lost: counts.lost,
                 wasted: counts.wasted + back.extra,
+                late_completions: back.behind.n,
+                max_lateness_seconds: back.behind.most_s(),
+                lateness_seconds: back.behind.all_s(),
                 host_cpu_s: *host_cpu_s,
                 failure: back.lost.clone().or_else(|| back.last_failure.clone()),
             })
@@ -544,7 +535,8 @@ impl Run<'_> {
         let runtime = self.loader.runtime_mut();
         let used = Used::now(runtime);
         let device_process_seconds = used.device_process_seconds(runtime);
-        self.bytes.storage_read = runtime.storage_read_bytes();
+        let read = runtime.storage_read_bytes();
+        self.bytes.storage_read = read.saturating_sub(self.read_before);
         self.bytes.page_cache = runtime.source().goes_through_page_cache();
         let counted = Amounts {
             samples,
@@ -569,13 +561,6 @@ impl Run<'_> {
             alone: self.alone,
             damaged: runtime.damages.figures(),
         }
-    }
-}
-
-/// What has happened to devices since it was told last.
-fn tell_notes(runtime: &Runtime, observer: &mut dyn Observer) {
-    while let Some(note) = runtime.next_note() {
-        observer.note(&note);
     }
 }
 

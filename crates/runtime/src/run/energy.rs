@@ -101,11 +101,12 @@ impl Used {
         }
     }
 
-    /// CPU seconds of device processes of this run, since they started.
-    pub(crate) fn device_process_seconds(&self, runtime: &Runtime) -> f64 {
+    /// CPU seconds of device processes of this run, since they started; `None` where one of them cannot be asked any
+    /// more.
+    pub(crate) fn device_process_seconds(&self, runtime: &Runtime) -> Option<f64> {
         let devices = runtime.devices.iter().zip(&self.devices);
         let ours = devices.filter(|(device, _)| device.process.is_some());
-        ours.filter_map(|(_, stats)| stats.as_ref()).map(|stats| stats.cpu_seconds).sum()
+        all_of(ours.map(|(_, stats)| stats.as_ref()?.cpu_seconds))
     }
 
     /// What each device says of its energy; `None` of one that says nothing.
@@ -376,13 +377,16 @@ fn device_quantities(
 ) -> Vec<DeviceQuantities> {
     let stats = before.devices.iter().zip(&after.devices);
     let devices = runtime.devices.iter().zip(stats);
+    // A place that no agent has taken has used nothing.
+    let devices = devices.filter(|(device, _)| !device.is_vacant());
     devices
         .map(|(device, (before, after))| {
-            let used = |of: fn(&DeviceStats) -> f64| {
-                process::since(before.as_ref().map(of), after.as_ref().map(of))
+            let used = |of: fn(&DeviceStats) -> Option<f64>| {
+                process::since(before.as_ref().and_then(of), after.as_ref().and_then(of))
                     .filter(|used| *used >= 0.0)
             };
-            let busy = used(|stats| stats.busy_seconds).map(|busy| busy.min(seconds));
+            let busy = used(|stats| Some(stats.busy_seconds));
+            let busy = busy.map(|busy| busy.min(seconds));
             DeviceQuantities {
                 device: device.name.clone(),
                 emulated: device.presence.is_emulated(),

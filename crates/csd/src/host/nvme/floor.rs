@@ -63,7 +63,9 @@ pub(super) struct Floor {
     /// The data of the answer to a question, and the completion once it has come.
     answer: (Vec<u8>, Option<Cqe>),
     pub(super) finished: VecDeque<Finished>,
-    pub(super) counted: DeviceStats,
+    counted: DeviceStats,
+    /// Since when it has had a job.
+    busy_since: Option<Instant>,
     broken: Option<CsdError>,
 }
 
@@ -85,12 +87,14 @@ impl Floor {
             answer: (Vec::new(), None),
             finished: VecDeque::new(),
             counted: DeviceStats::default(),
+            busy_since: None,
             broken: None,
         }
     }
 
     /// Takes a batch.
     pub(super) fn begin(&mut self, job: Job, slot: HostSlot) {
+        self.busy_since.get_or_insert_with(Instant::now);
         self.works.push_back(Work {
             job,
             slot,
@@ -115,16 +119,31 @@ impl Floor {
     pub(super) fn forget(&mut self) {
         self.works.clear();
         self.finished.clear();
+        self.rest();
+    }
+
+    /// Counts the time that it was busy, where it has nothing left.
+    fn rest(&mut self) {
+        if self.works.is_empty() {
+            let since = self.busy_since.take();
+            self.counted.busy_seconds +=
+                since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+        }
+    }
+
+    /// What was counted until now.
+    pub(super) fn stats(&self) -> DeviceStats {
+        let now = self.busy_since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+        DeviceStats {
+            queued: u32::try_from(self.works.len()).unwrap_or(u32::MAX),
+            busy_seconds: self.counted.busy_seconds + now,
+            ..self.counted.clone()
+        }
     }
 
     /// Whether nothing is on the lanes.
     pub(super) fn is_idle(&self) -> bool {
         self.lanes.iter().all(Option::is_none) && self.errands.is_empty()
-    }
-
-    /// How many batches are under way.
-    pub(super) fn n_works(&self) -> usize {
-        self.works.len()
     }
 
     /// When it is to be looked again at what has come.
@@ -306,6 +325,7 @@ impl Floor {
             self.counted.jobs += 1;
             self.counted.samples += work.job.samples.len() as u64;
             self.finished.push_back(work.finished());
+            self.rest();
         }
     }
 
