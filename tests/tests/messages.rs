@@ -373,7 +373,7 @@ fn devices_that_are_not_there() -> Result<()> {
         &["--csd", "tcp://192.0.2.1:7070"],
         1,
         "device tcp://192.0.2.1:7070: tcp://192.0.2.1:7070 leaves this machine and tcp:// is \
-         not encrypted; use tcp+noise:// or tls:// on both sides, or `insecure` on both",
+         not encrypted; use tcp+noise:// or tls:// on both sides, or `--insecure` on both",
     )?;
     with_data(
         &data,

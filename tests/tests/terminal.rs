@@ -1,10 +1,11 @@
 //! The command line as a terminal shows it: usage on the first keystroke, help in groups with
-//! examples, 80 columns, colours where they are wanted, and as much talk as was asked for.
+//! examples, 80 columns, colours where they are wanted, and as much talk as was asked for;
+//! and where there is no room for it.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests; skips must be seen")]
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -295,5 +296,33 @@ fn without_recovery_it_is_said_what_is_shown() -> Result<()> {
     ensure!(said.contains("as any strategy does without recovery"), "{off}");
     let on = text(&bothends(&args)?.stdout);
     ensure!(!on.contains("recovery off") && !on.contains("hangs"), "{on}");
+    Ok(())
+}
+
+/// What there is no room for is said once; who reads no further misses nothing.
+#[test]
+fn a_result_that_cannot_be_printed_fails_the_command() -> Result<()> {
+    let run = |args: &[&str], out: Stdio| -> Result<(Option<i32>, String)> {
+        let mut command = Command::new(programs::program("bothends")?);
+        let command = command.args(args).stdin(Stdio::null()).stdout(out);
+        let output = command.stderr(Stdio::piped()).spawn()?.wait_with_output()?;
+        Ok((output.status.code(), String::from_utf8(output.stderr)?))
+    };
+    for args in [
+        &["--help"][..],
+        &["--version"],
+        &["completions", "bash"],
+        &["simulate", "--list"],
+        &["simulate", "--scenario", "steady", "--json", "-"],
+        &["inspect", "imagenet-eval"],
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full")?;
+        let line = "error: cannot write to standard output: No space left on device (os error \
+                    28); the result is incomplete\n";
+        ensure!(run(args, full.into())? == (Some(1), line.to_owned()), "{args:?}");
+        let (reader, writer) = std::io::pipe()?;
+        drop(reader);
+        ensure!(run(args, writer.into())? == (Some(0), String::new()), "{args:?}");
+    }
     Ok(())
 }

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use bothends_runtime::PageCacheUse;
+use bothends_runtime::{PageCacheUse, without_secrets};
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use bench::BenchArgs;
@@ -68,7 +68,7 @@ Examples:
   A device elsewhere, after copying the test files into its data root:
     bothends conform --write /tmp
     scp -r /tmp/bothends-conform nas:/data/
-    bothends conform tcp://nas:7070 --key-file shared.key";
+    bothends conform tcp+noise://nas:7070 --key-file shared.key";
 
 /// Feeds deep-learning accelerators from both ends of an epoch.
 #[derive(Debug, Parser)]
@@ -96,18 +96,41 @@ impl Args {
     }
 }
 
-/// The command line as it was typed, for the records of a run.
+/// The command line as a shell takes it, for the records of a run.
 pub(crate) fn typed() -> &'static str {
     TYPED.get().map_or("", String::as_str)
 }
 
 /// Reads the command line, once per process.
 pub(crate) fn parse(line: Vec<OsString>) -> Result<Args, clap::Error> {
-    let words: Vec<_> = line.iter().map(|word| word.to_string_lossy()).collect();
-    TYPED.get_or_init(|| words.join(" "));
+    TYPED.get_or_init(|| for_shell(&line));
     let mut command = negative(Args::command());
     let matches = command.try_get_matches_from_mut(line)?;
     Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Words as a POSIX shell has to be given them, each in quotes only if it needs them.
+fn for_shell(line: &[OsString]) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:=,@%+".contains(c);
+    let words = line.iter().map(|word| {
+        let word = without_login(&word.to_string_lossy());
+        match !word.is_empty() && word.chars().all(is_plain) {
+            true => word,
+            false => format!("'{}'", word.replace('\'', r"'\''")),
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// A word without the login of a URL in it: records of a run are made to be shown to others.
+fn without_login(word: &str) -> String {
+    let Some(at) = word.find("://") else { return word.to_owned() };
+    let is_scheme = |c: char| c.is_ascii_alphanumeric();
+    let from = word[..at].trim_end_matches(is_scheme).len();
+    // As a part of a mix, a URL has its weight behind it.
+    let until = word[at..].find(",weight=").map_or(word.len(), |len| at + len);
+    let (before, url, behind) = (&word[..from], &word[from..until], &word[until..]);
+    format!("{before}{}{behind}", without_secrets(url))
 }
 
 /// A negative number is a value, which its flag can then refuse by name, rather than a flag.
@@ -224,16 +247,16 @@ pub(crate) struct InspectArgs {
     #[arg(long, value_name = "FILE.html")]
     pub(crate) sheet: Option<PathBuf>,
     /// The samples for the sheet; without it, images are generated
-    #[arg(long, requires = "sheet")]
+    #[arg(long, requires = "sheet", conflicts_with = "verify")]
     pub(crate) data: Option<PathBuf>,
     /// How many samples the sheet shows, or all if there are fewer
-    #[arg(long, requires = "sheet", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, requires = "sheet", conflicts_with = "verify", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) samples: u32,
     /// How many times each is made, each time in another epoch
-    #[arg(long, requires = "sheet", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
+    #[arg(long, requires = "sheet", conflicts_with = "verify", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(crate) epochs: u32,
     /// Seed of the random numbers
-    #[arg(long, requires = "sheet", default_value_t = 0)]
+    #[arg(long, requires = "sheet", conflicts_with = "verify", default_value_t = 0)]
     pub(crate) seed: u64,
 }
 
@@ -311,9 +334,13 @@ pub(crate) struct ConformArgs {
     #[command(flatten)]
     pub(crate) security: SecurityArgs,
     /// Only write the test files, to be copied into the data root of a device elsewhere
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["address", "data", "key_file"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = REACHING)]
     pub(crate) write: Option<PathBuf>,
 }
+
+/// Flags of `conform` that reach a device.
+const REACHING: [&str; 7] =
+    ["address", "data", "key_file", "tls_ca", "tls_cert", "tls_key", "insecure"];
 
 fn samples(text: &str) -> Result<Range<u64>, String> {
     let ends = text.split_once("..").map(|(start, end)| (start.parse(), end.parse()));
@@ -325,10 +352,97 @@ fn samples(text: &str) -> Result<Range<u64>, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::error::ErrorKind;
+
     use super::*;
 
     #[test]
     fn the_flags_are_consistent() {
         negative(Args::command()).debug_assert();
+    }
+
+    #[test]
+    fn the_command_line_is_kept_without_logins() {
+        let line = [
+            "bothends",
+            "--data=redis://u:SECRET@h:1/0?prefix=a/",
+            "a=cql://u:SECRET@h/k/t,weight=2",
+            "http://SECRET@h:4318",
+            "/data/it's",
+            "s3://b/x",
+        ];
+        let line = line.map(OsString::from);
+        assert_eq!(
+            for_shell(&line),
+            "bothends '--data=redis://h:1/0?prefix=a/' a=cql://h/k/t,weight=2 http://h:4318 \
+             '/data/it'\\''s' s3://b/x"
+        );
+    }
+
+    /// What makes a command refuse these words.
+    fn refusal(words: &str) -> Option<ErrorKind> {
+        let words = std::iter::once("bothends").chain(words.split(' '));
+        let parsed = negative(Args::command()).try_get_matches_from(words);
+        parsed.err().map(|error| error.kind())
+    }
+
+    #[test]
+    fn a_flag_whose_own_mode_is_in_conflict_is_refused_with_it() {
+        for words in [
+            "bench ops resize --boxes nb.jsonl",
+            "bench ops --rounds 1 --limit 5",
+            "bench ops --image a.jpg --recipe nosuch",
+            "bench ops --peers python3 --threads 3",
+            "bench ops resize --seed 1",
+            "bench ops resize --passes 2",
+            "bench ops resize --numerics exact",
+            "bench ops resize --form store",
+            "bench ops resize --draw once",
+            "bench ops resize --parts read",
+            "bench ops --data d --peers-script ops.py",
+            "simulate --scenario steady --strategy cpu --doctor doc.json --count 1",
+            "simulate --scenario steady --doctor doc.json",
+            "simulate --scenario steady --preset newport",
+            "simulate --scenario steady --count 1",
+            "simulate --config own.json --accelerator 100",
+            "simulate --scenario steady --workers 2",
+            "simulate --scenario steady --pool",
+            "simulate --scenario steady --jobs 3",
+            "simulate --list --agent-price 1",
+            "simulate --doctor doc.json --list --count 3",
+            "simulate --plan --doctor doc.json --count 1 --jobs 3",
+            "simulate --plan --doctor doc.json --count 1 --agent-price 3",
+            "inspect store --verify --samples 3",
+            "inspect store --verify --data d",
+            "conform --write d --insecure",
+            "conform --write d --tls-ca a --tls-cert b --tls-key c",
+        ] {
+            assert_eq!(refusal(words), Some(ErrorKind::ArgumentConflict), "{words}");
+        }
+        for words in [
+            "bench ops resize --rounds 1",
+            "bench ops --data d --limit 5 --boxes nb.jsonl",
+            "simulate --scenario steady --strategy cpu",
+            "simulate --plan --doctor doc.json --count 1 --workers 2",
+            "simulate --plan --pool --doctor doc.json --jobs 3 --agent-price 1",
+            "inspect raw --sheet s.html --samples 3",
+        ] {
+            assert_eq!(refusal(words), None, "{words}");
+        }
+    }
+
+    #[test]
+    fn a_command_can_be_given_to_a_shell_as_it_is_shown() {
+        let line = ["bothends", "inspect", "sp ace dir/it's", "", "x=1,y=%2", "a*", "é"];
+        let line = line.map(OsString::from);
+        let shown = for_shell(&line);
+        assert_eq!(shown, r"bothends inspect 'sp ace dir/it'\''s' '' x=1,y=%2 'a*' é");
+        let script = format!("printf '%s\\n' {shown}");
+        let said = std::process::Command::new("sh").args(["-c", &script]).output();
+        let said = String::from_utf8(said.unwrap().stdout).unwrap();
+        assert!(
+            said.lines().eq(line.iter().map(|word| word.to_str().unwrap())),
+            "{said}"
+        );
     }
 }

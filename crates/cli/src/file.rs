@@ -3,11 +3,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bothends_runtime::replace;
 
-use crate::failed::{Failed, cannot_write};
+use crate::failed::{Failed, cannot_write, wrong};
 use crate::say;
 
 /// The bytes of a file, if there are at most `most` of them: a path may lead to a device that
@@ -76,9 +76,82 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), Failed> {
     checked.map_err(|error| cannot_write(path, &error))
 }
 
+/// Whether each of these, a flag and the path it was given, names a file of its own: of two results in
+/// one file, the last is left. To be asked before any is opened.
+pub(crate) fn check_distinct(named: &[(&str, Option<&Path>)]) -> Result<(), Failed> {
+    let mut before: Vec<(PathBuf, String)> = Vec::new();
+    for (flag, path) in named {
+        let Some((path, place)) = path.and_then(|path| Some((path, place(path)?))) else {
+            continue;
+        };
+        let second = format!("{flag} {}", path.display());
+        if let Some((_, first)) = before.iter().find(|(other, _)| *other == place) {
+            return Err(wrong(format!(
+                "`{first}` and `{second}` are one file, and one would overwrite the other; give \
+                 each a file of its own"
+            )));
+        }
+        before.push((place, second));
+    }
+    Ok(())
+}
+
+/// The file that is meant, by whatever path. `None` for what takes several results one after another:
+/// standard output, a device, a pipe; and for a URL.
+fn place(path: &Path) -> Option<PathBuf> {
+    let is_stream = path == Path::new("-")
+        || path.to_string_lossy().contains("://")
+        || ["/dev", "/dev/fd"].map(Path::new).map(Some).contains(&path.parent())
+        || fs::metadata(path).is_ok_and(|there| !there.is_file());
+    if is_stream {
+        return None;
+    }
+    let new = || {
+        let (folder, name) = (path.parent()?, path.file_name()?);
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        Some(fs::canonicalize(folder).ok()?.join(name))
+    };
+    Some(fs::canonicalize(path).ok().or_else(new).unwrap_or_else(|| path.to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_file_for_two_results_is_refused_by_whatever_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("real")).unwrap();
+        fs::write(at("old"), "old").unwrap();
+        std::os::unix::fs::symlink("real", at("link")).unwrap();
+        std::os::unix::fs::symlink("old", at("again")).unwrap();
+        let check = |first: &Path, second: &Path| {
+            check_distinct(&[("--json", Some(first)), ("--trace", Some(second))])
+        };
+        for (first, second) in [
+            ("new", "new"),
+            ("new", "./new"),
+            ("real/new", "link/new"),
+            ("old", "again"),
+            ("nowhere/new", "nowhere/new"),
+        ] {
+            let (first, second) = (at(first), at(second));
+            let Err(Failed::Arguments(why)) = check(&first, &second) else {
+                panic!("{first:?} and {second:?} are one file")
+            };
+            for named in ["--json", "--trace"].map(str::to_owned) {
+                assert!(why.contains(&format!("`{named} ")), "{why}");
+            }
+            assert!(why.contains(&*first.to_string_lossy()), "{why}");
+        }
+        check(&at("new"), &at("real/new")).unwrap();
+        for stream in ["-", "/dev/null", "/dev/stdout", "http://collector:4318"] {
+            check(Path::new(stream), Path::new(stream)).unwrap();
+        }
+        check(Path::new("here"), &std::env::current_dir().unwrap().join("here"))
+            .unwrap_err();
+    }
 
     #[test]
     fn a_file_without_end_is_refused_and_a_full_one_is_not() {

@@ -2,8 +2,8 @@
 //! calls the crates that know how, and prints; it holds no logic of its own. The program itself is
 //! in the package `bothends`, with the programs of devices.
 //!
-//! Exit status: 0 success; 1 the run failed, with one line that says what,
-//! where and what to do; 2 bad arguments; 130, 143 and 129 where SIGINT, SIGTERM or SIGHUP
+//! Exit status: 0 success; 1 the run failed, or its result could not be written, with one line that says
+//! what, where and what to do; 2 bad arguments; 130, 143 and 129 where SIGINT, SIGTERM or SIGHUP
 //! ended a run, also one whose state or results could not be written, which a line says.
 
 mod args;
@@ -29,6 +29,14 @@ use flags::one_line;
 /// describes the programs that are installed with this one, for completions and man pages.
 #[must_use]
 pub fn main(args: Vec<OsString>, beside: &[Command]) -> u8 {
+    match (status(args, beside), say::is_all_written()) {
+        (0, false) => 1,
+        (status, _) => status,
+    }
+}
+
+/// Does what `args` say. The status is that of what was done, whoever could be told of it.
+fn status(args: Vec<OsString>, beside: &[Command]) -> u8 {
     let args = match args::parse(args) {
         Ok(args) => args,
         Err(error) => return misread(&error),

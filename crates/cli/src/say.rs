@@ -5,8 +5,9 @@
 mod paint;
 
 use std::borrow::Cow;
-use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bothends_core::fit;
 use bothends_simulate::sizing::{Kind, Verdict};
@@ -29,6 +30,9 @@ pub(crate) enum Talk {
 }
 
 static TALK: OnceLock<Talk> = OnceLock::new();
+
+/// Whether something of the result could not be written. One thread prints, so no order is needed.
+static IS_CUT: AtomicBool = AtomicBool::new(false);
 
 /// Settles how much is said; the first call counts.
 pub(crate) fn set_talk(talk: Talk) {
@@ -91,11 +95,14 @@ pub(crate) fn usage(rendered: &clap::builder::StyledStr) {
 
 /// Text for another program, a shell say, as it is.
 pub(crate) fn raw(text: &[u8]) {
-    if let Err(why) = stdout().write_all(text)
-        && why.kind() != ErrorKind::BrokenPipe
-    {
-        error(&format!("cannot write to standard output: {why}"));
-    }
+    write(|out| out.write_all(text));
+}
+
+/// Whether standard output has all that was printed; a pipe that its reader closed has.
+pub(crate) fn is_all_written() -> bool {
+    // What does not end in a newline may still lie in the buffer.
+    write(Write::flush);
+    !IS_CUT.load(Ordering::Relaxed)
 }
 
 /// One line about what is going on; not with `--quiet`.
@@ -137,10 +144,21 @@ fn width_of(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Option<usize> {
 }
 
 fn put(text: &str) {
-    if let Err(why) = writeln!(stdout(), "{text}")
+    write(|out| writeln!(out, "{text}"));
+}
+
+/// The first failure is said, and nothing is written after it: a result with a gap looks whole.
+fn write(write: impl FnOnce(&mut io::Stdout) -> io::Result<()>) {
+    if IS_CUT.load(Ordering::Relaxed) {
+        return;
+    }
+    if let Err(why) = write(&mut stdout())
         && why.kind() != ErrorKind::BrokenPipe
     {
-        error(&format!("cannot write to standard output: {why}"));
+        IS_CUT.store(true, Ordering::Relaxed);
+        error(&format!(
+            "cannot write to standard output: {why}; the result is incomplete"
+        ));
     }
 }
 

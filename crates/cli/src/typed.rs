@@ -17,10 +17,26 @@ use crate::file;
 /// Most bytes of a recipe's or a profile's file: far more than the longest has.
 const MOST_FILE_BYTES: u64 = 1 << 20;
 
+/// Most worker threads that make sense anywhere.
+const MOST_WORKERS: u32 = 4096;
+
 /// A number of seconds that a flag was given.
 pub(crate) fn seconds(flag: &str, value: f64) -> Result<Duration, Failed> {
     Duration::try_from_secs_f64(value)
         .map_err(|_| wrong(format!("`{flag}` takes a number of seconds, 0 or more")))
+}
+
+/// Refuses a flag about devices, if one was given, where there are no devices.
+pub(crate) fn check_has_devices(
+    devices: &[String],
+    given: Option<&str>,
+) -> Result<(), Failed> {
+    match given.filter(|_| devices.is_empty()) {
+        Some(flag) => Err(wrong(format!(
+            "`{flag}` is about devices, and none is given; name one with --csd, or leave it out"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// A built-in recipe by name, else a file.
@@ -87,15 +103,28 @@ pub(crate) fn workers(text: &str, share: Share) -> Result<u32, Failed> {
     if text == "auto" {
         return Ok(share.workers());
     }
-    let number = text.parse().ok().filter(|n| (1..=4096).contains(n));
+    let number = text.parse().ok().filter(|n| (1..=MOST_WORKERS).contains(n));
     number.ok_or_else(|| {
-        wrong(format!("`--workers {text}`: give a number from 1, or auto"))
+        wrong(format!(
+            "`--workers {text}`: give a number from 1 to {MOST_WORKERS}, or auto"
+        ))
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_of_workers_that_is_none_is_told_the_limits() {
+        for text in ["0", "100000", "-1", "some"] {
+            let Err(Failed::Arguments(why)) = workers(text, share()) else {
+                panic!("{text} is no number of workers")
+            };
+            assert!(why.contains("a number from 1 to 4096, or auto"), "{why}");
+        }
+        assert_eq!(workers("4096", share()).unwrap(), 4096);
+    }
 
     #[test]
     fn a_page_is_named_as_one() {

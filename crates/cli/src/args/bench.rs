@@ -69,61 +69,66 @@ pub(crate) struct OpsAloneArgs {
         long,
         value_name = "FILE",
         requires = "peers",
+        conflicts_with = "data",
         default_value = "scripts/peers/ops.py"
     )]
     pub(crate) peers_script: PathBuf,
 }
 
+/// Flags of the ops alone. What measures the engine conflicts with each, though it requires `--data`, with
+/// which they conflict too: clap takes nothing for missing that is in conflict with what is there.
+const ALONE: [&str; 5] = ["ops", "image", "rounds", "peers", "peers_script"];
+
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The whole engine")]
 pub(crate) struct EngineArgs {
     /// Only the first N samples of the data set
-    #[arg(long, value_name = "N", requires = "data", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", requires = "data", conflicts_with_all = ALONE, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
     /// Seed of order and augmentation
-    #[arg(long, requires = "data", default_value_t = 42)]
+    #[arg(long, requires = "data", conflicts_with_all = ALONE, default_value_t = 42)]
     pub(crate) seed: u64,
     /// Passes over all records, interleaved, after one that is not counted
-    #[arg(long, value_name = "N", requires = "data", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", requires = "data", conflicts_with_all = ALONE, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) passes: u32,
     /// A built-in recipe or a recipe file
     #[arg(
         long,
         value_name = "NAME|FILE",
-        requires = "data",
+        requires = "data", conflicts_with_all = ALONE,
         default_value = "imagenet-train"
     )]
     pub(crate) recipe: String,
     /// How pixels are computed
-    #[arg(long, value_parser = one_of(NUMERICS), requires = "data", default_value = "both")]
+    #[arg(long, value_parser = one_of(NUMERICS), requires = "data", conflicts_with_all = ALONE, default_value = "both")]
     pub(crate) numerics: &'static [Numerics],
     /// What the decoder is given
     #[arg(
         long,
         value_parser = one_of(FORMS),
-        requires = "data",
+        requires = "data", conflicts_with_all = ALONE,
         value_delimiter = ',',
         default_value = "first,index,store"
     )]
     pub(crate) form: Vec<Form>,
     /// Numbers of threads; by default, 1 and then one per core
-    #[arg(long, value_name = "N[,N...]", requires = "data", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N[,N...]", requires = "data", conflicts_with_all = ALONE, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) threads: Vec<u32>,
     /// When crop boxes are drawn: once, as for a program that is given them, or again in every pass of the
     /// rates, as in the epochs of a run
-    #[arg(long, value_parser = one_of(DRAWS), requires = "data", default_value = "once")]
+    #[arg(long, value_parser = one_of(DRAWS), requires = "data", conflicts_with_all = ALONE, default_value = "once")]
     pub(crate) draw: Draw,
     /// What to measure
     #[arg(
         long,
         value_parser = one_of(PARTS),
-        requires = "data",
+        requires = "data", conflicts_with_all = ALONE,
         value_delimiter = ',',
         default_value = "read,stages,rates"
     )]
     pub(crate) parts: Vec<Part>,
     /// Write the random draws of the recipe for each image, one JSON object per line
-    #[arg(long, value_name = "FILE", requires = "data")]
+    #[arg(long, value_name = "FILE", requires = "data", conflicts_with_all = ALONE)]
     pub(crate) boxes: Option<PathBuf>,
 }
 

@@ -71,27 +71,19 @@ pub(crate) struct DataArgs {
     #[arg(long, value_name = "[NAME=]PATH", required = true, action = ArgAction::Append)]
     pub(crate) data: Vec<OsString>,
     /// When an epoch of a mix ends: first (a data set is exhausted), all (all are), or after N samples
+    /// [default: first]
     ///
     /// With all, exhausted data sets begin again. With a number, each continues in the next epoch where it
     /// stopped.
-    #[arg(
-        long,
-        value_name = "first|all|N",
-        default_value = "first",
-        hide_short_help = true
-    )]
-    pub(crate) mix_stop: String,
+    #[arg(long, value_name = "first|all|N", hide_short_help = true)]
+    pub(crate) mix_stop: Option<String>,
     /// Draw the samples of each data set of a mix with replacement
     #[arg(long, hide_short_help = true)]
     pub(crate) mix_replacement: bool,
     /// Labels of a mix: merge (one class per class name), keep, or offset (separate classes)
-    #[arg(
-        long,
-        value_name = "merge|keep|offset",
-        default_value = "merge",
-        hide_short_help = true
-    )]
-    pub(crate) mix_labels: String,
+    /// [default: merge]
+    #[arg(long, value_name = "merge|keep|offset", hide_short_help = true)]
+    pub(crate) mix_labels: Option<String>,
     /// A built-in recipe or a recipe file
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) recipe: String,
@@ -232,14 +224,14 @@ pub(crate) struct DeviceArgs {
     /// Without it, the run continues, and a device that is not emulated is retried until it is there.
     #[arg(long, hide_short_help = true)]
     pub(crate) require_devices: bool,
-    /// Recompute rows of P% of the device batches on the host, to catch a device that lies
+    /// Recompute rows of P% of the device batches on the host, to catch a device that lies [default: 1%]
     ///
     /// For every device on another machine, the first batch is recomputed as a whole in any case, as are
     /// rows of the second batch and of at least two batches per epoch. 100% recomputes everything. A device
     /// that returns wrong samples is no longer used; if other batches from it have already been delivered,
     /// the run ends.
-    #[arg(long, value_name = "P%", default_value = "1%", hide_short_help = true)]
-    pub(crate) audit: String,
+    #[arg(long, value_name = "P%", hide_short_help = true)]
+    pub(crate) audit: Option<String>,
     /// Name of the training job, for agents shared by several jobs; all of its ranks give the same name
     ///
     /// Jobs that need batches at the same time get an agent's workers in proportion to --share and

@@ -28,6 +28,19 @@ pub(crate) struct SecurityArgs {
 }
 
 impl SecurityArgs {
+    /// The first of these that was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let Self { key_file, tls_ca, tls_cert, tls_key, insecure } = self;
+        let given = [
+            ("--key-file", key_file.is_some()),
+            ("--tls-ca", tls_ca.is_some()),
+            ("--tls-cert", tls_cert.is_some()),
+            ("--tls-key", tls_key.is_some()),
+            ("--insecure", *insecure),
+        ];
+        given.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag))
+    }
+
     /// The configuration with what these say.
     pub(crate) fn applied(&self, config: RunConfig) -> RunConfig {
         let ConnectOptions { key_file, tls, insecure, .. } = self.options();

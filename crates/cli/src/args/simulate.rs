@@ -79,24 +79,25 @@ pub(crate) struct SizingArgs {
     #[arg(long, requires = "doctor", conflicts_with_all = SCENARIO_FLAGS)]
     pub(crate) plan: bool,
     /// The file that doctor wrote
-    #[arg(long, value_name = "FILE", requires = "plan")]
+    #[arg(long, value_name = "FILE", requires = "plan", conflicts_with_all = SCENARIO_FLAGS)]
     pub(crate) doctor: Option<PathBuf>,
     /// A device that doctor measured; by default, the first
-    #[arg(long, value_name = "PRESET", requires = "plan")]
+    #[arg(long, value_name = "PRESET", requires = "plan", conflicts_with_all = SCENARIO_FLAGS)]
     pub(crate) preset: Option<String>,
     /// Numbers of devices
-    #[arg(long, value_name = "K[,K...]", requires = "plan", value_delimiter = ',', default_value = "0,1,2,4,8", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    #[arg(long, value_name = "K[,K...]", requires = "plan", conflicts_with_all = SCENARIO_FLAGS, value_delimiter = ',', default_value = "0,1,2,4,8", value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) count: Vec<u32>,
     /// The accelerator to feed: a name, or images per second
     #[arg(
         long,
         value_name = "NAME|RATE",
         requires = "plan",
+        conflicts_with_all = SCENARIO_FLAGS,
         default_value = ACCELERATOR
     )]
     pub(crate) accelerator: String,
     /// Host workers; by default, the most that doctor measured
-    #[arg(long, value_name = "N", requires = "plan", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", requires = "plan", conflicts_with_all = SCENARIO_FLAGS, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) workers: Option<u32>,
     #[command(flatten)]
     pub(crate) of_pool: PoolArgs,
@@ -106,13 +107,13 @@ pub(crate) struct SizingArgs {
 pub(crate) struct PoolArgs {
     /// Plan a pool of agents like the device instead of devices for this host: how many, over which links,
     /// at what price
-    #[arg(long, requires = "plan", conflicts_with = "count")]
+    #[arg(long, requires = "plan", conflicts_with = "count", conflicts_with_all = SCENARIO_FLAGS)]
     pub(crate) pool: bool,
     /// The number of jobs like the measured one that share the pool
-    #[arg(long, value_name = "N", requires = "pool", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", requires = "pool", conflicts_with = "count", conflicts_with_all = SCENARIO_FLAGS, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) jobs: u32,
     /// The cost of an agent per hour, in any currency
-    #[arg(long, value_name = "PRICE", requires = "pool", value_parser = price)]
+    #[arg(long, value_name = "PRICE", requires = "pool", conflicts_with = "count", conflicts_with_all = SCENARIO_FLAGS, value_parser = price)]
     pub(crate) agent_price: Option<f64>,
 }
 
@@ -122,7 +123,8 @@ fn price(text: &str) -> Result<f64, String> {
     price.ok_or_else(|| "it must be a number, 0 or more".to_owned())
 }
 
-/// Flags that play scenarios.
+/// Flags that play scenarios. Every flag of a plan conflicts with each, not only `--plan` itself: clap
+/// takes nothing for missing that is in conflict with what is there.
 const SCENARIO_FLAGS: [&str; 9] = [
     "scenario",
     "config",

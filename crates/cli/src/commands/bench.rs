@@ -115,6 +115,8 @@ fn generated() -> Result<Vec<u8>, Failed> {
 
 fn engine(args: &BenchOpsArgs, data: &Path, kernels: Vec<Level>) -> Result<(), Failed> {
     let engine = &args.engine;
+    let (json, drawn) = (args.json.as_deref(), engine.boxes.as_deref());
+    file::check_distinct(&[("--json", json), ("--boxes", drawn)])?;
     let bench = OpsBench {
         data: data.to_owned(),
         limit: engine.limit,

@@ -32,7 +32,7 @@ use self::presets::Speed;
 use super::inspect::looking;
 use crate::args::{ACCELERATOR, DoctorArgs};
 use crate::failed::{Failed, wrong};
-use crate::typed::recipe;
+use crate::typed::{check_has_devices, recipe};
 use crate::watch::bar::Bar;
 use crate::watch::date::now;
 use crate::{energy, file, say};
@@ -234,6 +234,7 @@ fn mean(values: &[Option<f64>]) -> Option<f64> {
 
 /// The devices to measure.
 fn specs(args: &DoctorArgs) -> Result<Vec<DeviceSpec>, Failed> {
+    check_has_devices(&args.csd, args.security.given())?;
     let presets = || presets::names().map(|name| format!("sim:{name}"));
     let texts: Vec<String> = match (args.csd.is_empty(), args.quick) {
         (false, _) => args.csd.clone(),
@@ -418,14 +419,10 @@ fn device(
     spec: DeviceSpec,
     host_rate: Option<f64>,
 ) -> Result<DeviceFinding, Failed> {
-    let (preset, speed, source) = match &spec {
-        DeviceSpec::Sim(sim) => (
-            Some(sim.preset.clone()),
-            presets::speed(sim),
-            "modelled: an emulated device was measured",
-        ),
+    let (preset, speed) = match &spec {
+        DeviceSpec::Sim(sim) => (Some(sim.preset.clone()), presets::speed(sim)),
         DeviceSpec::At { .. } | DeviceSpec::Pool(_) | DeviceSpec::Gpu { .. } => {
-            (None, Speed::MEASURED, "measured")
+            (None, Speed::MEASURED)
         }
     };
     let csd = spec.text().to_owned();
@@ -433,10 +430,16 @@ fn device(
         RunConfig { devices: vec![spec], require_devices: true, ..alone.clone() };
     let mut runtime = Runtime::open(config)?;
     runtime.connect_devices(host_rate)?;
+    // An emulator may listen at any address; it says that it is one.
+    let is_emulated = runtime.connected().iter().any(|device| device.emulated);
+    let source = match is_emulated {
+        true => "modelled: an emulated device was measured",
+        false => "measured",
+    };
     let rounds = Rounds::measure(|| runtime.measure_back(ROUND))?;
     let rate = rounds.rate();
     // An emulation that cannot keep up with its model shows less than the device would.
-    let modelled = mean(&rounds.busy_rates).filter(|_| preset.is_some()).unwrap_or(0.0);
+    let modelled = mean(&rounds.busy_rates).filter(|_| is_emulated).unwrap_or(0.0);
     let ends = rate.map(|(_, ends)| {
         let ends = ends.scaled(speed.ends.low, 1.0);
         Interval { high: ends.high.max(modelled) * speed.ends.high, ..ends }
@@ -445,7 +448,8 @@ fn device(
         csd,
         images_per_s: rate.map(|(mean, _)| mean),
         ends,
-        is_uncalibrated: speed.is_uncalibrated,
+        // Nothing says where the speed of an emulator at an address comes from.
+        is_uncalibrated: speed.is_uncalibrated || is_emulated && preset.is_none(),
         link_bytes_per_s: preset.as_deref().and_then(presets::link_bytes_per_s),
         receiving_cpu_ms_per_image: mean(&rounds.cpu_ms),
         together: None,

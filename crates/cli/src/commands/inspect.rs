@@ -5,7 +5,8 @@ mod sheet;
 
 use std::path::{Path, PathBuf};
 
-use bothends_core::recipe::Recipe;
+use bothends_core::nearest::nearest;
+use bothends_core::recipe::{Op, Recipe};
 use bothends_core::select::StrategyConfig;
 use bothends_runtime::{BadPolicy, RunConfig, is_url};
 
@@ -40,6 +41,11 @@ fn is_recipe(path: &Path) -> bool {
 }
 
 fn recipe(args: &InspectArgs) -> Result<(), Failed> {
+    if Recipe::builtin(&args.path).is_none()
+        && Path::new(&args.path).try_exists().is_ok_and(|is| !is)
+    {
+        return Err(nothing_there(&args.path));
+    }
     let recipe = typed::recipe(&args.path)?;
     if args.verify {
         return Err(wrong(format!(
@@ -48,6 +54,7 @@ fn recipe(args: &InspectArgs) -> Result<(), Failed> {
         )));
     }
     if let Some(file) = &args.sheet {
+        check_decodes(&recipe)?;
         typed::page("--sheet", file)?;
         file::check_writable(file)?;
     }
@@ -56,6 +63,31 @@ fn recipe(args: &InspectArgs) -> Result<(), Failed> {
         Some(file) => sheet::write(args, &recipe, file),
         None => Ok(()),
     }
+}
+
+/// A word that is neither a recipe's name nor a path.
+fn nothing_there(path: &str) -> Failed {
+    let names: Vec<_> = Recipe::builtin_names().collect();
+    let names = match nearest(path, names.iter().copied()) {
+        Some(meant) => format!("did you mean the recipe `{meant}`?"),
+        None => format!("the built-in recipes are {}", names.join(", ")),
+    };
+    wrong(format!(
+        "there is nothing at `{path}`, and no built-in recipe has that name; give the path of a data \
+         set or of a recipe file; {names}"
+    ))
+}
+
+/// A sheet shows pictures.
+fn check_decodes(recipe: &Recipe) -> Result<(), Failed> {
+    if recipe.ops().iter().any(|op| matches!(op, Op::Decode(_))) {
+        return Ok(());
+    }
+    Err(wrong(format!(
+        "`--sheet` shows pictures, and the recipe {} delivers the bytes of files as they are; give a \
+         recipe that decodes, such as imagenet-eval",
+        recipe.name()
+    )))
 }
 
 fn data(args: &InspectArgs, path: &Path) -> Result<(), Failed> {
@@ -107,5 +139,41 @@ pub(crate) fn looking(data: PathBuf, recipe: Recipe) -> RunConfig {
         on_bad: BadPolicy::Zero,
         decompressing: decompressing(),
         ..RunConfig::new(data, recipe)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    #[test]
+    fn what_is_no_picture_and_what_is_nothing_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let sheet = folder.path().join("sheet.html");
+        let refusal = |path: &str| {
+            let sheet = sheet.to_str().unwrap();
+            let line = ["bothends", "inspect", path, "--sheet", sheet];
+            let Command::Inspect(args) = Args::try_parse_from(line).unwrap().command
+            else {
+                panic!("it is inspect")
+            };
+            let Err(Failed::Arguments(why)) = inspect(&args) else { panic!("{path}") };
+            assert!(!Path::new(sheet).exists());
+            why
+        };
+        let raw = refusal("raw");
+        assert!(raw.contains("recipe raw delivers the bytes of files"), "{raw}");
+        let nothing = refusal("/no/such/path");
+        let begins = "there is nothing at `/no/such/path`, and no built-in recipe";
+        assert!(nothing.starts_with(begins), "{nothing}");
+        assert!(
+            nothing.contains("the path of a data set or of a recipe file"),
+            "{nothing}"
+        );
+        let meant = refusal("imagenet-trian");
+        assert!(meant.ends_with("did you mean the recipe `imagenet-train`?"), "{meant}");
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bothends_pack::{
     Destination, Files, Missing, OpenStore, PackConfig, Progress, Source, Stored,
-    Uploaded, check_outside, is_store, write_to,
+    Unpacked, Uploaded, check_outside, is_store, write_to,
 };
 use bothends_runtime::{is_url, without_secrets};
 
@@ -80,8 +80,7 @@ pub(crate) fn unpack(args: &UnpackArgs) -> Result<(), Failed> {
     let unpacked =
         bothends_pack::unpack(&store, &args.folder, n_threads, &mut |p| show.step(p))?;
     show.bar.clear();
-    let Progress { n_done, original_bytes, .. } = unpacked.progress;
-    say::text(&format!("{n_done} records, {original_bytes} bytes"));
+    say::text(&restored(&unpacked));
     if unpacked.n_partial > 0 {
         let n = unpacked.n_partial;
         say::text(&format!(
@@ -103,6 +102,15 @@ pub(crate) fn unpack(args: &UnpackArgs) -> Result<(), Failed> {
     )))
 }
 
+/// What was written: not what is damaged, though it was done with.
+fn restored(unpacked: &Unpacked) -> String {
+    let Progress { n_done, original_bytes, .. } = unpacked.progress;
+    match unpacked.damages.len() as u64 {
+        0 => format!("{n_done} records, {original_bytes} bytes"),
+        n => format!("{} of {n_done} records, {original_bytes} bytes", n_done - n),
+    }
+}
+
 /// Writes the samples of a data set or a store to a file of another tool.
 pub(crate) fn convert(args: &ConvertArgs) -> Result<(), Failed> {
     if !is_url(&args.source.to_string_lossy()) {
@@ -110,7 +118,7 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<(), Failed> {
     }
     let mut show = Show::new("converting");
     let observer = &mut |progress| show.step(progress);
-    let mut dropped = Vec::new();
+    let mut fields = Vec::new();
     let done = match is_store(&args.source) {
         true => {
             let stores = [OpenStore::new(&args.source)?];
@@ -118,22 +126,26 @@ pub(crate) fn convert(args: &ConvertArgs) -> Result<(), Failed> {
         }
         false => {
             let files = Files::open_watched(&args.source, &decompressing())?;
-            dropped.extend_from_slice(files.field_names());
+            fields.extend_from_slice(files.field_names());
             bothends_pack::export(&files, &args.file, observer)?
         }
     };
     show.bar.clear();
     let Progress { n_done, stored_bytes, .. } = done;
     say::text(&format!("{n_done} samples, {stored_bytes} bytes"));
-    if dropped.len() > 1 {
-        let dropped: Vec<_> =
-            dropped.iter().map(|name| name.escape_debug().to_string()).collect();
-        say::text(&format!(
-            "only images and classes were written; the samples had these fields: {}",
-            dropped.join(", ")
-        ));
+    // Which of them is the image, and which the class, only the format knows.
+    if fields.len() > 1 {
+        say::text(&kept_of(&fields));
     }
     Ok(())
+}
+
+fn kept_of(fields: &[String]) -> String {
+    let fields: Vec<_> = fields.iter().map(|it| it.escape_debug().to_string()).collect();
+    format!(
+        "of the fields of the samples ({}), only images and classes were written",
+        fields.join(", ")
+    )
 }
 
 /// Copies the samples of a data set or a store into a remote store.
@@ -193,16 +205,16 @@ pub(crate) fn verify(path: &Path) -> Result<(), Failed> {
     for damage in &found.damages {
         say::text(&damage.to_string());
     }
-    let n_lost = found.damages.iter().filter(|damage| damage.record.is_some()).count();
     match found.damages.len() {
         0 => {
             say::text(&format!("all {} records are intact", found.progress.n_done));
             Ok(())
         }
+        // Not how many records: of a shard that is lost, its line says that.
         n => Err(Failed::Run(anyhow::anyhow!(
-            "`{}` is damaged in {n} places, {n_lost} of them records; restore the named files \
-            from a copy, or pack the data again",
-            path.display()
+            "`{}` is damaged in {n} {}; restore the named files from a copy, or pack the data again",
+            path.display(),
+            if n == 1 { "place" } else { "places" }
         ))),
     }
 }
@@ -257,6 +269,51 @@ mod tests {
         };
         assert!(convert(&args).is_ok());
         assert!(args.file.is_file());
+    }
+
+    #[test]
+    fn a_field_that_was_written_is_not_said_to_be_left_out() {
+        assert_eq!(
+            kept_of(&["jpg".to_owned(), "cls".to_owned(), "a\n".to_owned()]),
+            r"of the fields of the samples (jpg, cls, a\n), only images and classes were written"
+        );
+    }
+
+    /// A store of three files in the folder, each in a shard of its own.
+    fn store(folder: &Path) -> std::path::PathBuf {
+        let (data, store) = (folder.join("data"), folder.join("store"));
+        std::fs::create_dir_all(data.join("cat")).unwrap();
+        for name in ["1.jpg", "2.jpg", "3.jpg"] {
+            std::fs::write(data.join("cat").join(name), name).unwrap();
+        }
+        let config = PackConfig { shard_bytes: 4096, ..PackConfig::default() };
+        let files = Files::open(&data).unwrap();
+        bothends_pack::pack(&files, &store, &config, &mut |_| {}).unwrap();
+        store
+    }
+
+    #[test]
+    fn what_is_damaged_is_not_counted_as_restored() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = store(folder.path());
+        let shard = path.join("00001.shard");
+        let mut bytes = std::fs::read(&shard).unwrap();
+        bytes[4096] ^= 1;
+        std::fs::write(&shard, bytes).unwrap();
+        let open = OpenStore::new(&path).unwrap();
+        let to = folder.path().join("again");
+        let unpacked = bothends_pack::unpack(&open, &to, 1, &mut |_| {}).unwrap();
+        assert_eq!(restored(&unpacked), "2 of 3 records, 10 bytes");
+    }
+
+    #[test]
+    fn the_records_of_a_lost_shard_are_not_said_to_be_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = store(folder.path());
+        std::fs::remove_file(path.join("00001.shard")).unwrap();
+        let Err(Failed::Run(error)) = verify(&path) else { panic!("a shard is lost") };
+        let said = error.to_string();
+        assert!(said.contains("is damaged in ") && !said.contains("records"), "{said}");
     }
 
     #[test]

@@ -6,17 +6,18 @@ use std::path::Path;
 use bothends_core::tensor::Output;
 use bothends_report::{Header, ReportInput};
 use bothends_runtime::{
-    Damaged, DriveConfig, EpochResult, FetchBounds, Fetches, JobTerms, Loader,
-    MemoryBudget, MixedData, MixedSource, RankConfig, ReadConfig, RecordCacheUse,
+    BackResult, Damaged, DriveConfig, EpochResult, FetchBounds, Fetches, JobTerms,
+    Loader, MemoryBudget, MixedData, MixedSource, RankConfig, ReadConfig, RecordCacheUse,
     Replacement, RunConfig, RunResult, Runtime, RuntimeError, SourceSamples, StopRequest,
     drive, rates_folder, without_secrets,
 };
 
 use crate::args::run::{ConsumerArgs, DataArgs, DeviceArgs, HostArgs, RankArgs, RunArgs};
+use crate::args::show::ShowArgs;
 use crate::failed::{Failed, wrong};
 use crate::flags::one_line;
 use crate::signals::Received;
-use crate::typed::{recipe, seconds, share, workers};
+use crate::typed::{check_has_devices, recipe, seconds, share, workers};
 use crate::watch::Watch;
 use crate::watch::bar::{Bar, decompressing};
 use crate::watch::events::EventFile;
@@ -27,6 +28,9 @@ use crate::{energy, file, say, typed};
 
 const MIB: usize = 1 << 20;
 
+/// How many in a hundred batches of a device are audited if nothing is said.
+const DEFAULT_AUDIT_PERCENT: u8 = 1;
+
 /// Runs epochs as the flags say.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
     let RunArgs { ranks: RankArgs { rank, world, .. }, show, .. } = args;
@@ -36,6 +40,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
         )));
     }
     show.report.iter().try_for_each(|path| typed::page("--report", path))?;
+    check_places(args)?;
     let config = run_config(args)?;
     let how = drive_config(args)?;
     let header = header("bothends run", &config, &how);
@@ -81,6 +86,20 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
         }
         (Err(error), _) => Err(error.into()),
     }
+}
+
+/// Whether no result is written over another one.
+fn check_places(args: &RunArgs) -> Result<(), Failed> {
+    let ShowArgs { json, report, trace, trace_otlp, events, .. } = &args.show;
+    let named = [
+        ("--json", json),
+        ("--report", report),
+        ("--trace", trace),
+        ("--trace-otlp", trace_otlp),
+        ("--events", events),
+        ("--checkpoint", &args.state.checkpoint),
+    ];
+    file::check_distinct(&named.map(|(flag, path)| (flag, path.as_deref())))
 }
 
 /// Writes the results where they were asked for.
@@ -208,6 +227,12 @@ fn over(data: &DataArgs) -> Result<RunConfig, Failed> {
     let named = data.data.iter().map(|text| named(text));
     let named = named.collect::<Result<Vec<_>, _>>()?;
     if let ([path], [None]) = (&data.data[..], &named[..]) {
+        if let Some(flag) = of_a_mix(data) {
+            return Err(wrong(format!(
+                "`{flag}` is about a mix of data sets, and one data set is given; give several, each as \
+                 `--data NAME=PATH`, or leave it out"
+            )));
+        }
         return Ok(RunConfig::new(path.into(), recipe));
     }
     if let Some(nth) = named.iter().position(Option::is_none) {
@@ -217,17 +242,29 @@ fn over(data: &DataArgs) -> Result<RunConfig, Failed> {
         )));
     }
     let of_mix = |flag: &str, why: String| wrong(format!("`--mix-{flag}`: {why}"));
+    let default = MixedData::new(named.into_iter().flatten().collect());
+    let stop = data.mix_stop.as_deref().map(MixedData::stop_of).transpose();
+    let labels = data.mix_labels.as_deref().map(MixedData::labels_of).transpose();
     let mix = MixedData {
-        stop: MixedData::stop_of(&data.mix_stop).map_err(|why| of_mix("stop", why))?,
+        stop: stop.map_err(|why| of_mix("stop", why))?.unwrap_or(default.stop),
         replacement: match data.mix_replacement {
             true => Replacement::With,
             false => Replacement::Without,
         },
-        labels: MixedData::labels_of(&data.mix_labels)
-            .map_err(|why| of_mix("labels", why))?,
-        ..MixedData::new(named.into_iter().flatten().collect())
+        labels: labels.map_err(|why| of_mix("labels", why))?.unwrap_or(default.labels),
+        ..default
     };
     Ok(RunConfig::mixed(mix, recipe))
+}
+
+/// The first flag given that means something only for a mix.
+fn of_a_mix(data: &DataArgs) -> Option<&'static str> {
+    let given = [
+        ("--mix-stop", data.mix_stop.is_some()),
+        ("--mix-replacement", data.mix_replacement),
+        ("--mix-labels", data.mix_labels.is_some()),
+    ];
+    given.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag))
 }
 
 /// A data set with a name, and with a weight after its path; `None` for a path alone. What is there
@@ -251,15 +288,27 @@ fn named(text: &OsStr) -> Result<Option<MixedSource>, Failed> {
 }
 
 fn with_devices(config: RunConfig, device: &DeviceArgs) -> Result<RunConfig, Failed> {
+    check_has_devices(&device.csd, of_devices(device))?;
     let devices = device.csd.iter().map(|spec| spec.parse());
+    let audit_percent = device.audit.as_deref().map(percent).transpose()?;
     Ok(RunConfig {
         devices: devices.collect::<Result<_, _>>()?,
         require_devices: device.require_devices,
-        audit_percent: percent(&device.audit)?,
+        audit_percent: audit_percent.unwrap_or(DEFAULT_AUDIT_PERCENT),
         job: JobTerms::given(device.job.clone(), device.priority, device.share)
             .map_err(wrong)?,
         ..device.security.applied(config)
     })
+}
+
+/// The first flag given that does nothing in a run of the host alone.
+fn of_devices(device: &DeviceArgs) -> Option<&'static str> {
+    let given = [
+        ("--require-devices", device.require_devices),
+        ("--audit", device.audit.is_some()),
+    ];
+    let given = given.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag));
+    given.or_else(|| device.security.given())
 }
 
 fn output(consumer: &ConsumerArgs) -> Output {
@@ -331,6 +380,20 @@ fn audit_line(epoch: &EpochResult) -> Option<String> {
     })
 }
 
+/// An emulator that had not enough CPU time for its model, unless that came to less than a hundredth of the epoch.
+fn behind_line(epoch: &EpochResult, device: &BackResult) -> Option<String> {
+    let BackResult { device: name, batches, late_completions, .. } = device;
+    let is_much = device.lateness_seconds > epoch.seconds / 100.0;
+    is_much.then(|| {
+        format!(
+            "epoch {}: emulated device {name}: {late_completions} of {batches} batches came later than its model \
+             says, by up to {:.2} s: this machine is too slow to emulate it, so its figures are not the \
+             device's; give the emulator more processors, or choose a slower device",
+            epoch.epoch, device.max_lateness_seconds
+        )
+    })
+}
+
 /// What a table cannot say: digests, losses, audits, bad and damaged samples.
 fn remarks(result: &RunResult) -> Vec<String> {
     let mut lines = Vec::new();
@@ -352,6 +415,7 @@ fn remarks(result: &RunResult) -> Vec<String> {
                 ));
             }
         }
+        lines.extend(epoch.back.iter().filter_map(|device| behind_line(epoch, device)));
         lines.extend(audit_line(epoch));
         if !epoch.sources.is_empty() {
             let of = |it: &SourceSamples| format!("{} {}", it.name, it.samples);
@@ -406,6 +470,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::args::{Args, Command};
 
     fn result(damaged: Damaged) -> RunResult {
         let epoch = json!({
@@ -418,6 +483,51 @@ mod tests {
             "damaged": damaged,
         });
         serde_json::from_value(result).unwrap()
+    }
+
+    /// What `bothends run` says of flags that make no sense.
+    fn refusal(more: &[&str]) -> String {
+        use clap::Parser as _;
+        let line = ["bothends", "run", "--recipe", "imagenet-eval", "--data", "/d"];
+        let args = Args::try_parse_from(line.iter().chain(more)).unwrap();
+        let Command::Run(args) = args.command else { panic!("it is a run") };
+        let checked = check_places(&args).and_then(|()| run_config(&args).map(drop));
+        let Err(Failed::Arguments(why)) = checked else { panic!("{more:?} is refused") };
+        why
+    }
+
+    #[test]
+    fn flags_that_would_do_nothing_are_refused() {
+        for flag in [
+            &["--mix-stop", "all"][..],
+            &["--mix-replacement"],
+            &["--mix-labels", "keep"],
+        ] {
+            let why = refusal(flag);
+            assert!(why.starts_with(&format!("`{}` is about a mix", flag[0])), "{why}");
+        }
+        for flag in [
+            &["--require-devices"][..],
+            &["--audit", "5%"],
+            &["--key-file", "key"],
+            &["--insecure"],
+        ] {
+            let why = refusal(flag);
+            assert!(why.starts_with(&format!("`{}` is about devices", flag[0])), "{why}");
+        }
+    }
+
+    #[test]
+    fn no_two_results_go_to_one_file() {
+        let flags =
+            ["--json", "--report", "--trace", "--trace-otlp", "--events", "--checkpoint"];
+        for (nth, first) in flags.iter().enumerate() {
+            for second in &flags[nth + 1..] {
+                let why = refusal(&[second, "./one", first, "one"]);
+                let named = format!("`{first} one` and `{second} ./one` are one file");
+                assert!(why.starts_with(&named), "{why}");
+            }
+        }
     }
 
     #[test]

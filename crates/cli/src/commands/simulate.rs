@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Plays what the flags say, and prints a table of each scenario.
 pub(crate) fn simulate(args: &SimulateArgs) -> Result<(), Failed> {
-    if let Some(doctor) = &args.sizing.doctor {
+    // Each requires the other.
+    if let (true, Some(doctor)) = (args.sizing.plan, &args.sizing.doctor) {
         return sizing::size(&args.sizing, doctor, args.json.as_deref());
     }
     if args.list {

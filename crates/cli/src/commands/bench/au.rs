@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{measured, show};
 use crate::args::bench::AuArgs;
 use crate::failed::{Failed, wrong};
-use crate::typed::{recipe, share, workers};
+use crate::typed::{check_has_devices, recipe, share, workers};
 use crate::watch::bar::{Bar, decompressing};
 
 /// What a figure of this is, and what it is not.
@@ -93,6 +93,7 @@ fn text(reported: &Reported) -> String {
 }
 
 fn config(args: &AuArgs) -> Result<RunConfig, Failed> {
+    check_has_devices(&args.csd, args.security.given())?;
     let devices = args.csd.iter().map(|spec| spec.parse());
     Ok(RunConfig {
         batch_size: args.batch_size,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bothends_core::ids::EpochIdx;
+use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::{BatchKey, Mixture, Recipe, Size};
 use bothends_core::tensor::SampleShape;
 use bothends_report::{Picture, Sheet, SheetCell, SheetRow};
@@ -122,24 +122,24 @@ fn rows<'a>(
     originals: &[Vec<Looked>],
     epochs: impl Iterator<Item = (&'a Vec<Looked>, Option<&'static str>)>,
 ) -> Vec<SheetRow> {
-    let mut rows: Vec<SheetRow> = Vec::new();
+    let mut rows: Vec<(Option<SampleId>, SheetRow)> = Vec::new();
     let samples =
         epochs.flat_map(|(epoch, mixing)| epoch.iter().map(move |l| (l, mixing)));
     for (looked, mixing) in samples {
         let cell = cell(looked, mixing.unwrap_or("mixed"));
-        if let Some(row) = rows.iter_mut().find(|row| row.name == looked.file) {
+        if let Some((_, row)) = rows.iter_mut().find(|(of, _)| *of == looked.sample) {
             row.cells.push(cell);
             continue;
         }
-        let original = originals.iter().flatten().find(|o| o.file == looked.file);
+        let original = originals.iter().flatten().find(|o| o.sample == looked.sample);
         let itself = original.map(|original| SheetCell {
             pictures: original.views.iter().map(picture).collect(),
             steps: Vec::new(),
         });
         let cells = itself.into_iter().chain([cell]).collect();
-        rows.push(SheetRow { name: looked.file.clone(), cells });
+        rows.push((looked.sample, SheetRow { name: looked.name.clone(), cells }));
     }
-    rows
+    rows.into_iter().map(|(_, row)| row).collect()
 }
 
 /// `mixing` is the op that mixed the samples of its epoch.
@@ -161,4 +161,41 @@ fn picture((shape, pixels): &(SampleShape, Vec<u8>)) -> Picture {
 
 fn size(shape: SampleShape) -> Size {
     Size { height: shape.height, width: shape.width }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sample_of_a_shard_has_a_row_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sheet.html");
+        let data =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/shards/tar");
+        let args = InspectArgs {
+            path: "torchvision-resnet50-v2".to_owned(),
+            verify: false,
+            sheet: Some(path.clone()),
+            data: Some(data.into()),
+            samples: 6,
+            epochs: 2,
+            seed: 0,
+        };
+        write(&args, &Recipe::builtin(&args.path).unwrap(), &path).unwrap();
+        let html = std::fs::read_to_string(path).unwrap();
+        let titles: Vec<&str> = html.split("<h3>").skip(1).collect();
+        assert_eq!(titles.len(), 6);
+        for (nth, title) in titles.iter().enumerate() {
+            let (title, _) = title.split_once("</h3>").unwrap();
+            assert!(title.ends_with(&format!(".tar, sample {nth}")), "{title}");
+        }
+        // Mixed with a sample that is named as well.
+        assert!(html.contains(" of itself, "), "{html}");
+        let other = html.split(" of itself, ").nth(1).unwrap();
+        assert!(
+            other.split("</li>").next().unwrap().contains(".tar, sample "),
+            "{other}"
+        );
+    }
 }

@@ -17,6 +17,7 @@ pub(crate) fn size(
     doctor: &Path,
     json: Option<&Path>,
 ) -> Result<(), Failed> {
+    file::check_distinct(&[("--doctor", Some(doctor)), ("--json", json)])?;
     let findings = Findings::load(doctor)?;
     let question = question(args, &findings, &doctor.display().to_string())?;
     if args.of_pool.pool {
