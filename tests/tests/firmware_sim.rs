@@ -9,8 +9,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use bothends_agent::conformance::{self, Exercise, answer, done, slot};
+use bothends_core::ids::EpochIdx;
 use bothends_csd::{ConnectOptions, CsdError, Transport, connect};
-use bothends_slots::{Outcome, Polled};
+use bothends_slots::{Job, Outcome, Polled};
 use bothends_tests::programs::program;
 
 /// Nothing here takes longer; what does, hangs.
@@ -236,9 +237,12 @@ fn a_device_that_dies_is_a_lost_link() {
     let args = ["--preset", "ideal", "--fault", "die@50%", "--fault-batches", "4"];
     let mut sim = site.start("unix", &args);
     let mut device = sim.open(&site.exercise);
-    done(&mut *device, &site.exercise, site.exercise.job(0, &[0]));
-    done(&mut *device, &site.exercise, site.exercise.job(1, &[0]));
-    device.submit(site.exercise.job(2, &[0]), slot(&site.exercise)).unwrap();
+    // A fault counts the jobs of one epoch.
+    let of_one_epoch =
+        |number| Job { epoch: EpochIdx(0), ..site.exercise.job(number, &[0]) };
+    done(&mut *device, &site.exercise, of_one_epoch(0));
+    done(&mut *device, &site.exercise, of_one_epoch(1));
+    device.submit(of_one_epoch(2), slot(&site.exercise)).unwrap();
     let lost = loop {
         match device.poll(PATIENCE) {
             Ok(Polled::Nothing) => {}

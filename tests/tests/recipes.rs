@@ -102,12 +102,12 @@ fn repetitions_are_augmented_anew_and_mixed_with_another_sample() -> Result<()> 
     for samples in &epochs {
         ensure!(samples.len() == 12);
         for three in samples.chunks(3) {
-            ensure!(three.iter().all(|sample| sample.file == three[0].file));
+            ensure!(three.iter().all(|sample| sample.name == three[0].name));
             ensure!(three[0].views != three[1].views && three[1].views != three[2].views);
         }
         for sample in samples {
             let (other, share) = sample.mixed.clone().context("a2 mixes every batch")?;
-            ensure!(other != sample.file && (0.0..=1.0).contains(&share));
+            ensure!(other != sample.name && (0.0..=1.0).contains(&share));
         }
     }
     Ok(())

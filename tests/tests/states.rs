@@ -81,7 +81,10 @@ fn a_state_that_cannot_be_written_is_told_of_before_the_first_epoch() -> Result<
         let setup = Setup { checkpoint, ..Setup::new(&generated()?) };
         let mut watched = Begun(0);
         let error = setup.watched(&mut watched).err().context("it ran")?;
-        ensure!(format!("{error:#}").contains("cannot write the checkpoint"), "{error:#}");
+        ensure!(
+            format!("{error:#}").contains("cannot write the checkpoint"),
+            "{error:#}"
+        );
         ensure!(watched.0 == 0, "an epoch began");
     }
     Ok(())
@@ -91,10 +94,14 @@ fn a_state_that_cannot_be_written_is_told_of_before_the_first_epoch() -> Result<
 #[test]
 fn more_samples_than_any_epoch_has_were_not_delivered() -> Result<()> {
     let old = version_1(&open(&json!({}))?.state()?)?;
-    let beyond = old.replace("\"n_delivered\":0", &format!("\"n_delivered\":{}", u64::MAX));
+    let beyond =
+        old.replace("\"n_delivered\":0", &format!("\"n_delivered\":{}", u64::MAX));
     ensure!(beyond != old, "{old}");
     let error = open(&json!({}))?.load_state(&beyond).err().context("it was taken")?;
-    ensure!(error.to_string().contains("`n_delivered` is more than any epoch has"), "{error}");
+    ensure!(
+        error.to_string().contains("`n_delivered` is more than any epoch has"),
+        "{error}"
+    );
     Ok(())
 }
 
