@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use bothends_dataset::block_cache::{HEADER_BYTES, is_segment};
 use bothends_tests::generated;
-use bothends_tests::programs::{eventually, program};
+use bothends_tests::programs::{eventually, program, run};
 use serde_json::Value;
 
 /// Images of a test: few, since threads that fill the cache run where nobody else wants to.
@@ -208,6 +208,19 @@ fn a_changed_image_is_decoded_anew() -> Result<()> {
     let without = place.run(&["--cache-size", "off"])?;
     ensure!(streams(&with) == streams(&without), "old blocks were believed");
     ensure!(streams(&with) != digests, "it is another picture");
+    Ok(())
+}
+
+/// The next listing took its folders for classes.
+#[test]
+fn a_cache_directory_in_the_data_is_refused() -> Result<()> {
+    let place = Place::new()?;
+    let cache = place.data().join("new/cache");
+    let mut command = place.command(&["--cache-size", "1G", "--cache"])?;
+    let output = run(command.arg(&cache), DEADLINE)?;
+    let words = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success() && words.contains("lies in it; choose"), "{words}");
+    ensure!(!place.data().join("new").exists(), "it was made");
     Ok(())
 }
 

@@ -432,7 +432,8 @@ fn remarks(result: &RunResult) -> Vec<String> {
     lines.extend(damaged_lines(result));
     lines.extend(result.fetches.as_ref().map(fetch_line));
     lines.extend(result.record_cache.as_ref().map(cache_line));
-    lines
+    // Names of files may have several lines, and one of them might look like an error of ours.
+    lines.iter().map(|line| line.replace(char::is_control, " ")).collect()
 }
 
 /// What the cache of fetched records saved, and why nothing more is added to it.

@@ -1,5 +1,6 @@
 //! The samples of a run, listed: of one data set, of a mix, or as the caller supplies them.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bothends_core::plan::Shuffle;
@@ -28,6 +29,7 @@ pub(super) struct Listed {
 /// The samples of a run: the folders that their files lie in, and what was found there. What
 /// devices are told is limited too: an id means the same record everywhere.
 pub(super) fn find(config: &RunConfig) -> Result<Listed, String> {
+    config.cache.as_deref().map_or(Ok(()), |cache| outside(cache, &config.data))?;
     let looking = Looking::of(config);
     if let Some(mix) = &config.mix {
         if config.supplied.is_some() || config.shuffle == Shuffle::Supplied {
@@ -73,6 +75,23 @@ pub(super) fn find(config: &RunConfig) -> Result<Listed, String> {
         });
     }
     find_one(config, looking)
+}
+
+/// Makes sure that a cache directory does not lie in the folder of the data, whose next listing would take it for a
+/// class.
+fn outside(cache: &Path, data: &Path) -> Result<(), String> {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    let Some(data) = real(data).filter(|data| data.is_dir()) else { return Ok(()) };
+    // The part of its path that exists, with links resolved.
+    let there = std::path::absolute(cache);
+    let there = there.ok().and_then(|path| path.ancestors().find_map(real));
+    if there.is_some_and(|there| there.starts_with(&data)) {
+        let cache = cache.display();
+        return Err(format!(
+            "the cache directory {cache} lies in it; choose one outside"
+        ));
+    }
+    Ok(())
 }
 
 /// The samples of one data set.
