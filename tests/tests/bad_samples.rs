@@ -7,8 +7,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use bothends_runtime::{BadPolicy, EpochResult, RuntimeError};
-use bothends_tests::{Setup, generated, programs};
+use bothends_runtime::{
+    BadPolicy, EpochResult, Loader, ReaderKind, Runtime, RuntimeError, drive,
+};
+use bothends_tests::{Setup, Silent, generated, one_epoch, programs};
 
 const N_IMAGES: usize = 64;
 
@@ -161,6 +163,34 @@ fn raise_names_the_file_and_the_sample() -> Result<()> {
             let first = first.get_or_insert_with(|| line.clone());
             ensure!(*first == line, "{first}, but now {line}");
         }
+    }
+    Ok(())
+}
+
+/// The crop of a longer file lay before the end of what was listed, and was delivered under the old label.
+#[test]
+fn an_image_that_a_longer_one_replaced_is_a_bad_sample() -> Result<()> {
+    let source = generated()?;
+    let class = source.join("class-000");
+    for reader in [ReaderKind::Auto, ReaderKind::Pread] {
+        let folder = tempfile::tempdir()?;
+        let copy = folder.path().join("class");
+        std::fs::create_dir(&copy)?;
+        for name in ["000.jpg", "001.jpg"] {
+            std::fs::copy(class.join(name), copy.join(name))?;
+        }
+        let setup = Setup { batch_size: 2, reader, ..Setup::new(folder.path()) };
+        let runtime = Runtime::open(setup.config()?)?;
+        let mut bytes = std::fs::read(copy.join("000.jpg"))?;
+        bytes.extend(std::fs::read(copy.join("001.jpg"))?);
+        std::fs::write(copy.join("000.jpg"), bytes)?;
+        let ended = drive(&mut Loader::over(runtime), &one_epoch(), &mut Silent);
+        let line =
+            format!("{:#}", anyhow::Error::from(ended.err().context("it was read")?));
+        ensure!(
+            line.contains("class/000.jpg") && line.contains("when it was listed"),
+            "{line}"
+        );
     }
     Ok(())
 }

@@ -154,6 +154,14 @@ impl Table {
         self.are_whole_files.then(|| u64::from(self.extent(sample).len))
     }
 
+    /// The same of a file, where each has one sample and both are in one order, as in class folders; else `None`.
+    #[must_use]
+    pub fn whole_file_len(&self, file: FileIdx) -> Option<u64> {
+        let row = file.0 as usize;
+        let is_its = self.are_whole_files && self.file.get(row) == Some(&file.0);
+        is_its.then(|| u64::from(self.len[row]))
+    }
+
     /// What the file was when the sender of the manifest listed it; `None` where it did not say.
     #[must_use]
     pub fn mark(&self, file: FileIdx) -> Option<&FileMark> {

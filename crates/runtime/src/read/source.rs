@@ -465,10 +465,15 @@ impl Source {
         }
         let path = self.roots.path(&self.table.file_path(extent.file));
         let mut bytes = vec![0; extent.len as usize];
-        let read = open_regular(&path)
-            .and_then(|file| file.read_exact_at(&mut bytes, extent.offset));
+        let read = open_regular(&path).and_then(|file| {
+            file.read_exact_at(&mut bytes, extent.offset)?;
+            file.metadata()
+        });
         match read {
-            Ok(()) => Ok(bytes),
+            Ok(found) => {
+                let checked = self.check_len(extent.file, found.len());
+                checked.map(|()| bytes).map_err(Unmade::Bad)
+            }
             Err(source) if is_of_machine(&source) => {
                 Err(Unmade::Machine(Failure::Local { path, source }))
             }
@@ -480,9 +485,21 @@ impl Source {
     }
 }
 
+impl Source {
+    /// A file of another length is another file, of which a part would be decoded under the old label.
+    fn check_len(&self, file: FileIdx, len: u64) -> Result<(), String> {
+        match self.table.whole_file_len(file).filter(|listed| *listed != len) {
+            Some(listed) => Err(format!(
+                "it has {len} bytes, and had {listed} when it was listed; restore it or start again"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Open for Source {
     fn known(&self, file: FileIdx) -> Option<Arc<OpenFile>> {
-        self.files.opened(file)
+        self.files.opened(file).filter(|open| self.check_len(file, open.age().0).is_ok())
     }
 
     fn most_opening(&self) -> usize {
@@ -490,7 +507,9 @@ impl Open for Source {
     }
 
     fn open(&self, file: FileIdx) -> Opened {
-        self.files.open(file, || self.table.file_path(file)).map_err(|e| e.to_string())
+        let opened = self.files.open(file, || self.table.file_path(file));
+        let opened = opened.map_err(|error| error.to_string())?;
+        self.check_len(file, opened.age().0).map(|()| opened)
     }
 }
 
