@@ -253,6 +253,29 @@ def test_an_exception_comes_at_its_batch(workers: int) -> None:
         next(batches)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_empty_batch_of_a_batch_sampler_is_a_batch(workers: int) -> None:
+    """Symptom: it is left out, and the batches after it come too early."""
+    batches = [[1], [], [2, 3], []]
+    made = quiet(Drawn(), batch_size=1, batch_sampler=batches, collate_fn=len, num_workers=workers)
+    first = iter(made)
+    assert [next(first), next(first)] == [1, 0]
+    state = made.state_dict()
+    assert list(first) == [2, 0]
+    made.load_state_dict(state)
+    assert list(made) == [2, 0]
+
+
+def test_a_timeout_takes_no_batch() -> None:
+    """Symptom: the state after a timeout is past the batch that was late."""
+    made = quiet(Hangs(), num_workers=1, timeout=0.5)
+    batches = iter(made)
+    before = made.state_dict()
+    with pytest.raises(bothends.Error, match="timeout"):
+        next(batches)
+    assert made.state_dict() == before
+
+
 def test_a_batch_that_takes_too_long_is_an_error() -> None:
     batches = iter(quiet(Hangs(), num_workers=1, timeout=0.5))
     begun = time.monotonic()

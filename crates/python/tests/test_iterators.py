@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("torchvision", reason="torchvision is not installed")
 
 import bothends
+import torch.utils.data as theirs
 import torchvision.transforms as v1
 from bothends.torch import DataLoader
 
@@ -107,6 +108,20 @@ def test_one_iterator_for_two_threads(small: Path) -> None:
     with ThreadPoolExecutor(3) as pool:
         taken = list(pool.map(lambda _: order(feed), range(3)))
     assert whole(sum(taken, []))
+
+
+def test_one_iterator_for_many_threads(loader: DataLoader) -> None:
+    """Symptom: `generator already executing`, or an error of workers that have ended."""
+    batches = iter(loader)
+    seen: list[list[int]] = []
+
+    def take(_: int) -> None:
+        seen.extend(map(labels, batches))
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(take, range(4)))
+    assert whole(seen)
+    assert list(batches) == []
 
 
 def test_an_iterator_is_kept_while_another_begins(loader: DataLoader) -> None:
@@ -225,6 +240,97 @@ def test_iterating_after_an_exception(small: Path) -> None:
     with pytest.raises(RuntimeError, match="this once"):
         list(made)
     assert whole(order(made))
+
+
+class Plain(theirs.Dataset):  # type: ignore[misc]
+    """A data set that makes its samples itself."""
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, i: int) -> Any:
+        return torch.zeros(1), i
+
+
+def fails_at_9(samples: list[Any]) -> Any:
+    images, labels = theirs.default_collate(samples)
+    if 9 in labels.tolist():
+        raise OSError("a flaky share")
+    return images, labels
+
+
+def drained(batches: Any) -> list[Any]:
+    """The first sample of each batch, or that it failed."""
+    firsts: list[Any] = []
+    while True:
+        try:
+            firsts.append(labels(next(batches))[0])
+        except StopIteration:
+            return firsts
+        except OSError:
+            firsts.append("failed")
+
+
+CATCHING = {
+    "native": (EVAL, {}),
+    "in Python": (v1.Compose([*EVAL.transforms, torch.clone]), {}),
+    "in workers": (v1.Compose([*EVAL.transforms, torch.clone]), {"num_workers": 2}),
+    "in persistent workers": (
+        v1.Compose([*EVAL.transforms, torch.clone]),
+        {"num_workers": 2, "persistent_workers": True},
+    ),
+    "its own code": (None, {}),
+    "its own code in workers": (None, {"num_workers": 2}),
+    "its own code in persistent workers": (None, {"num_workers": 2, "persistent_workers": True}),
+}
+
+
+@pytest.fixture(params=CATCHING)
+def failing(request: pytest.FixtureRequest, small: Path) -> Callable[[], DataLoader]:
+    """Makes loaders whose third batch raises an OSError."""
+    transform, options = CATCHING[request.param]
+    dataset = Plain() if transform is None else numbered(small, transform)
+    return lambda: quiet(dataset, collate_fn=fails_at_9, seed=3, **options)
+
+
+def test_a_caught_exception_costs_its_batch_alone(failing: Callable[[], DataLoader]) -> None:
+    """Symptom: a script that catches an exception gets nothing of the rest of the epoch."""
+    theirs_too = theirs.DataLoader(Plain(), batch_size=4, collate_fn=fails_at_9)
+    made = failing()
+    for _ in range(2):
+        assert drained(iter(made)) == drained(iter(theirs_too)) == [0, 4, "failed", 12, 16, 20]
+    assert made.state_dict()["epoch"] == 2
+
+
+def test_the_state_after_a_caught_exception(failing: Callable[[], DataLoader]) -> None:
+    """Symptom: such a state repeats the batch before."""
+    made = failing()
+    batches = iter(made)
+    for _ in range(2):
+        next(batches)
+    with pytest.raises(OSError, match="a flaky share"):
+        next(batches)
+    states = [made.state_dict()]
+    next(batches)
+    states.append(made.state_dict())
+    for state, expected in zip(states, [[12, 16, 20], [16, 20]], strict=True):
+        resumed = failing()
+        resumed.load_state_dict(state)
+        assert drained(iter(resumed)) == expected
+    assert drained(batches) == [16, 20]
+
+
+def test_a_new_iterator_after_a_caught_exception(failing: Callable[[], DataLoader]) -> None:
+    """Symptom: the old one then says that the loader was closed."""
+    made = failing()
+    old = iter(made)
+    next(old), next(old)
+    with pytest.raises(OSError, match="a flaky share"):
+        next(old)
+    new = iter(made)
+    assert labels(next(new))[0] == 0
+    assert drained(old) == [12, 16, 20]
+    assert drained(new) == [4, "failed", 12, 16, 20]
 
 
 def test_iterating_after_a_broken_image(small: Path, tmp_path: Path) -> None:

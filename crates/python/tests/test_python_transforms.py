@@ -19,6 +19,7 @@ import torch.utils.data as theirs
 import torchvision.transforms as v1
 from bothends.torch import DataLoader, Samples
 from PIL import Image, ImageOps
+from torchvision.transforms import v2
 
 from loaders import DEVICE, EVAL, TRAIN, numbered, order, ours, pictures, quiet, stream
 
@@ -270,6 +271,52 @@ def test_targets_follow_a_sampler(small: Path) -> None:
     assert equal(list(ours(dataset, **options)), list(theirs.DataLoader(dataset, 4, **options)))
 
 
+def by_column(samples: list[Any]) -> Any:
+    images, targets = zip(*samples, strict=True)
+    return torch.stack(images), list(zip(*targets, strict=True))
+
+
+def drawn(label: int) -> tuple[int, float, float, float]:
+    return label, random.random(), float(np.random.rand()), torch.rand(()).item()
+
+
+@pytest.mark.parametrize("transform", [EVAL, NOISY], ids=["native", "in Python"])
+@pytest.mark.parametrize("collate", [None, by_column], ids=["default", "its own"])
+def test_random_targets_follow_from_the_sample(small: Path, transform: Any, collate: Any) -> None:
+    """Symptom: a random target_transform gives other numbers in a resumed run, or with other
+    workers or another batch size."""
+    dataset = numbered(small, transform)
+    dataset.target_transform = drawn
+
+    def made(**options: Any) -> DataLoader:
+        options = {"shuffle": True, "seed": 3, "collate_fn": collate, **options}
+        return quiet(dataset, **options)
+
+    def targets(batches: Any) -> list[Any]:
+        return [
+            tuple(float(value) for value in target)
+            for _, fields in batches
+            for target in zip(*fields, strict=True)
+        ]
+
+    whole = made()
+    before = random.getstate(), np.random.get_state()[2], torch.get_rng_state()
+    expected = targets(whole)
+    assert (random.getstate(), np.random.get_state()[2]) == before[:2]
+    assert torch.equal(torch.get_rng_state(), before[2])
+    assert len({numbers[1:] for numbers in expected}) == N
+    assert targets(whole) != expected
+    for options in ({"num_workers": 2}, {"batch_size": 7}):
+        random.seed(5), np.random.seed(5), torch.manual_seed(5)
+        assert targets(made(**options)) == expected
+    first = made()
+    batches = iter(first)
+    next(batches), next(batches)
+    resumed = made(num_workers=2)
+    resumed.load_state_dict(first.state_dict())
+    assert targets(resumed) == expected[8:]
+
+
 # ---- collate functions --------------------------------------------------------------------
 
 
@@ -291,10 +338,74 @@ def test_collate_functions(small: Path, collate: Any, transform: Any, workers: i
     assert equal(list(made), list(theirs.DataLoader(dataset, 4, collate_fn=collate)))
 
 
+def kinds(samples: list[Any]) -> Any:
+    """The types of the images, and what they hold."""
+    views = [image if isinstance(image, (list, tuple)) else [image] for image, _ in samples]
+    shown = [[(type(view).__name__, pixels(view)) for view in row] for row in views]
+    return shown, [label for _, label in samples]
+
+
+def pixels(image: Any) -> bytes:
+    values = np.asarray(image)
+    # Fractions of 255 may differ in their last bit.
+    return (np.rint(values * 255) if values.dtype == np.float32 else values).tobytes()
+
+
+class Twice:
+    """Two views, as scripts have them."""
+
+    def __init__(self, transform: Any) -> None:
+        self.transform = transform
+
+    def __call__(self, image: Any) -> Any:
+        return [self.transform(image), self.transform(image)]
+
+
+AS_IT_IS = {
+    "a PIL image": v1.Compose(CROP),
+    "an Image of v2": v2.Compose([*CROP, v2.ToImage()]),
+    "two of them": Twice(v2.Compose([v2.Resize(36), v2.CenterCrop(32), v2.ToImage()])),
+    "a tensor": v2.Compose([*CROP, v2.PILToTensor()]),
+    "floats": v2.Compose([*CROP, v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]),
+}
+
+
+@pytest.mark.parametrize("kind", AS_IT_IS)
+@pytest.mark.parametrize("labels", ["its own", "the data set's"])
+def test_collate_functions_get_what_the_transforms_end_with(
+    small: Path, kind: str, labels: str
+) -> None:
+    """Symptom: without ToTensor, collate_fn gets tensors of bytes in place of PIL images."""
+    dataset = numbered(small, AS_IT_IS[kind])
+    if labels == "the data set's":
+        dataset.target_transform = str
+    for workers in (0, 2):
+        made = ours(dataset, collate_fn=kinds, num_workers=workers)
+        assert list(made) == list(theirs.DataLoader(dataset, 4, collate_fn=kinds))
+
+
+def test_a_collate_function_gets_the_tensors_it_asks_for(small: Path) -> None:
+    """Symptom: `output` and `layout` are ignored, or no PIL image can be made of them."""
+    for options in ({"output": "f32"}, {"layout": "nchw"}):
+        made = ours(numbered(small, v1.Compose(CROP)), collate_fn=kinds, **options)
+        assert {name for shown, _ in made for (name, _), *_ in shown} == {"Tensor"}
+
+
+def test_the_default_collate_of_images_of_v2_copies_nothing(small: Path) -> None:
+    """Symptom: mixup in collate_fn first stacks the rows of a whole batch."""
+    seen: list[Any] = []
+
+    def collate(samples: list[Any]) -> Any:
+        batch = theirs.default_collate(samples)
+        seen.append((type(batch[0]), batch[0].data_ptr() == samples[0][0].data_ptr()))
+        return batch
+
+    list(ours(numbered(small, v2.Compose([*CROP, v2.ToImage()])), collate_fn=collate))
+    assert set(seen) == {(torch.Tensor, True)}
+
+
 def test_the_default_collate_in_a_lambda_is_mixup(small: Path) -> None:
     """Symptom: torchvision's own recipe, mixup in collate_fn, is wrong or falls back."""
-    from torchvision.transforms import v2
-
     mix = v2.MixUp(num_classes=N)
     made = ours(numbered(small), collate_fn=lambda samples: mix(*theirs.default_collate(samples)))
     for images, labels in made:
@@ -441,6 +552,43 @@ def test_parts_of_ones_own_data_set(small: Path) -> None:
     both = theirs.ConcatDataset([part, own(small, "named bytes")])
     for dataset in (part, both):
         assert equal(list(ours(dataset)), list(theirs.DataLoader(dataset, 4)))
+
+
+@pytest.mark.parametrize(
+    "form", ["path and label", "path and text", "named path", "extent and boxes"]
+)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_batch_of_bad_images_is_empty(
+    small: Path, tmp_path: Path, form: str, workers: int
+) -> None:
+    """Symptom: where Python code remains, a batch that is skipped as a whole is an IndexError."""
+    bad = tmp_path / "bad.jpg"
+    bad.write_bytes(b"no image")
+    for transform in (EVAL, FIXED):
+        dataset = own(small, form, transform)
+        dataset.files = [dataset.files[0], str(bad), dataset.files[2]]
+        options: dict[str, Any] = {"batch_size": 1, "on_bad": "skip", "num_workers": workers}
+        first, empty, last = quiet(dataset, **options)
+        assert equal(first, next(iter(theirs.DataLoader(dataset))))
+        assert type(empty) is type(first) is type(last)
+        values, others = (
+            list(batch.values()) if isinstance(batch, dict) else batch for batch in (empty, first)
+        )
+        for value, other in zip(values, others, strict=True):
+            assert type(value) is type(other) and len(value) == 0
+            if isinstance(value, torch.Tensor):
+                assert (value.shape[1:], value.dtype) == (other.shape[1:], other.dtype)
+        assert [len(b) for b in quiet(dataset, **options, collate_fn=list)] == [1, 0, 1]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_bfloat16_reaches_the_transforms(small: Path, workers: int) -> None:
+    """Symptom: with workers, `NumPy has no bfloat16`."""
+    transform = v1.Compose([*EVAL.transforms, torch.neg])
+    made = quiet(numbered(small, transform), output="bf16", num_workers=workers)
+    expected = pictures(ours(numbered(small), output="bf16"))
+    assert expected.dtype == torch.bfloat16
+    assert torch.equal(pictures(made), -expected)
 
 
 def test_a_sample_that_raises_is_heard(small: Path) -> None:

@@ -202,8 +202,8 @@ def test_a_loaded_state_rules_over_the_script(small: Path) -> None:
     assert stream(used) == rest
 
 
-def test_a_state_before_the_first_epoch_has_no_seed_yet(small: Path) -> None:
-    """Symptom: saving before training begins fixes the seed, or breaks."""
+def test_a_state_before_the_first_epoch_is_loaded(small: Path) -> None:
+    """Symptom: saving before training begins breaks. (What it says: test_torch_state.py.)"""
     first = made(small)
     state = first.state_dict()
     again = made(small)

@@ -98,6 +98,27 @@ def test_ranks_may_change(
     assert sorted(ids(seen) + [i for rest in rests for i in ids(rest)]) == list(range(n))
 
 
+@pytest.mark.parametrize("options", [{}, {"strategy": "relaxed", **DEVICE}], ids=["", "relaxed"])
+@pytest.mark.parametrize("last", ["drop", "pad", "wrap", "even"])
+def test_it_knows_how_many_batches_are_left(
+    small: Path, last: str, options: dict[str, Any]
+) -> None:
+    """Lightning, which counts batches, continues with the next epoch where none is."""
+    options = {**options, "last": last, "repeat": 2}
+    n_batches = len(loader(small, **options))
+    for n in range(n_batches + 1):
+        batches = loader(small, **options)
+        feed = batches.batches()
+        taken(feed, n)
+        goes_on = resumed(small, batches.state_dict(), **options)
+        assert goes_on._n_left() == n_batches - n == len(steps(goes_on))
+    if not options.get("strategy"):
+        for then in (1, 2, 4):
+            _, state = after(small, 2, 2, last=last)
+            goes_on = resumed(small, state, last=last, rank=0, world_size=then)
+            assert goes_on._n_left() == len(steps(goes_on))
+
+
 def test_torch_saves_it(small: Path) -> None:
     torch = pytest.importorskip("torch")
     batches = loader(small)

@@ -82,10 +82,12 @@ def test_lightning_trains_two_epochs(small: Path, tmp_path: Path, lightning: Any
     assert all(torch.equal(seen, images) for (_, seen), images in pairs)
 
 
-@pytest.mark.parametrize("after", [2, N_BATCHES + 3])
-def test_lightning_resumes_in_the_middle_of_an_epoch(
+@pytest.mark.parametrize("after", [2, N_BATCHES, N_BATCHES + 3, 2 * N_BATCHES])
+def test_lightning_resumes_after_any_batch(
     small: Path, tmp_path: Path, lightning: Any, after: int
 ) -> None:
+    """Symptom: an epoch is lost, as a state from after an epoch's last batch has none left and
+    Lightning, which counts batches, is already in the next epoch."""
     from lightning.fabric.utilities.types import _Stateful
 
     first, batches = module(lightning), made(small)
@@ -111,6 +113,88 @@ def test_lightning_sets_the_epoch(small: Path, lightning: Any) -> None:
     batches = made(small)
     _set_sampler_epoch(batches, 7)
     assert batches.epoch == 7
+
+
+class Round:
+    """A loader of a script's own, round one of ours."""
+
+    def __init__(self, loader: bothends.Loader) -> None:
+        self.loader = loader
+
+    def __iter__(self) -> Any:
+        return iter(self.loader)
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.loader.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.loader.load_state_dict(state)
+
+
+def test_lightning_resumes_a_loader_round_ours(small: Path, tmp_path: Path, lightning: Any) -> None:
+    """Symptom: as above, since a script's own code calls our `load_state_dict`."""
+    first, second = module(lightning), module(lightning)
+    checkpoint = lightning.callbacks.ModelCheckpoint(tmp_path, every_n_train_steps=1)
+    run = trainer(lightning, tmp_path, max_steps=N_BATCHES, callbacks=[checkpoint])
+    run.fit(first, Round(made(small)))
+    run = trainer(lightning, tmp_path, enable_checkpointing=False, max_epochs=2)
+    run.fit(second, Round(made(small)), ckpt_path=checkpoint.best_model_path)
+    assert [epoch for epoch, _ in second.seen] == [1] * N_BATCHES
+
+
+@pytest.mark.parametrize("of", ["Loader", "DataLoader"])
+def test_a_script_loads_a_state_in_a_hook_of_lightning(
+    small: Path, tmp_path: Path, lightning: Any, of: str
+) -> None:
+    """Symptom: the script's own call is taken for Lightning's, and its loop gets the next epoch
+    instead of the end of this one."""
+
+    def made_here() -> Any:
+        return made(small) if of == "Loader" else of_torch(small, seed=3)
+
+    saved = made_here()
+    batches = iter(saved)
+    for _ in range(N_BATCHES):
+        next(batches)
+    state = saved.state_dict()
+    lengths = []
+
+    class Tiny(type(module(lightning))):  # type: ignore[misc]
+        def on_fit_start(self) -> None:
+            resumed = made_here()
+            resumed.load_state_dict(state)
+            lengths.extend([len(list(resumed)), len(list(resumed))])
+
+    run = trainer(lightning, tmp_path, max_steps=1, enable_checkpointing=False)
+    run.fit(Tiny(), made(small))
+    assert lengths == [0, N_BATCHES]
+
+
+@pytest.mark.parametrize("of", ["Loader", "DataLoader"])
+def test_lightning_resumes_between_epochs_as_documented(
+    small: Path, tmp_path: Path, lightning: Any, of: str
+) -> None:
+    """Lightning does not load the states of loaders from its checkpoint after an epoch."""
+
+    class Tiny(type(module(lightning))):  # type: ignore[misc]
+        def train_dataloader(self) -> Any:
+            loader = made(small) if of == "Loader" else of_torch(small, seed=3)
+            loader.set_epoch(self.trainer.fit_loop.epoch_progress.current.processed)
+            return loader
+
+    first, second = Tiny(), Tiny()
+    first.layer = second.layer = torch.nn.Linear(32 * 32 * 3, 23)
+    checkpoint = lightning.callbacks.ModelCheckpoint(tmp_path)
+    trainer(lightning, tmp_path, max_epochs=2, callbacks=[checkpoint]).fit(first)
+    run = trainer(lightning, tmp_path, enable_checkpointing=False, max_epochs=4)
+    run.fit(second, ckpt_path=checkpoint.best_model_path)
+    steady = made(small) if of == "Loader" else of_torch(small, seed=3)
+    expected = [images.clone() for _ in range(4) for images, _ in steady]
+    seen = [images for _, images in first.seen + second.seen]
+    assert all(torch.equal(a, b) for a, b in zip(seen, expected, strict=True))
 
 
 # ---- Accelerate ---------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from . import _native
-from ._callers import stacklevel_of_caller
+from ._callers import counts_batches, stacklevel_of_caller
 from ._device import named, ordinal_of
 from ._errors import OptionsError
 from ._frameworks import sharing
@@ -460,13 +460,26 @@ class Loader:
         """Makes the next iteration continue from a state, with any number of workers, devices and
         ranks.
 
-        A state saved by an older release has no checksum and is read with a warning.
+        A state saved by an older release has no checksum and is read with a warning. If Lightning
+        loads the end of an epoch, the next epoch follows.
 
         Raises:
             StateError: the state is damaged, or belongs to another run.
         """
         self._known_rank()
         load_native(self._native, state)
+        if counts_batches() and self._n_left() == 0:
+            self.set_epoch(self.epoch + 1)
+
+    def _n_left(self) -> int:
+        """The number of batches that this rank still gets of the current epoch."""
+        state = self._state()
+        # The position counts samples of all ranks, `done` the batches after it.
+        n_samples = self._native.n_samples - state["position"]
+        step = self.batch_size * self._ranks[1]
+        n_batches: int = n_samples // step if self.drop_last else -(-n_samples // step)
+        n_done: int = sum(end - start for start, end in state["done"])
+        return n_batches - n_done
 
     def stats(self) -> dict[str, Any]:
         """Counters: batches by prong, and for completed epochs the seconds waited by cause, samples

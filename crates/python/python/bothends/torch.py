@@ -17,13 +17,13 @@ import os
 import warnings
 import weakref
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.utils.data
 
-from ._callers import stacklevel_of_caller
+from ._callers import counts_batches, stacklevel_of_caller
 from ._dataloader import orders as _orders
 from ._dataloader import rebuilt as _rebuilt
 from ._dataloader.delivery import NO_GPU, gpu_of, on_gpu, pinned
@@ -42,12 +42,12 @@ from ._dataloader.epochs import (
 )
 from ._dataloader.items import Items, ItemsProgress, dealt, resumed, tasks
 from ._dataloader.prepared import Finish, Left, Prepared, prepare
-from ._dataloader.words import counts_batches, explained, refuse_unknown
+from ._dataloader.words import explained, refuse_unknown
 from ._device import named
 from ._errors import OptionsError, StateError
 from ._loader import Devices, Loader, load_native
 from ._pillow import fills_truncated
-from ._ranks import ALONE, Ranks, current, known
+from ._ranks import ALONE, Ranks, current, known, parent_of_ranks
 from ._sources import HuggingFaceImages, SampleProtocol, Samples
 from ._workers import Setting, Task
 
@@ -106,8 +106,8 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     * `num_workers` host threads decode (0 means one per core). Worker processes are started only
       if transforms remain in Python; with 0 these run in the calling thread.
     * The seed is drawn from `generator`, or from PyTorch's global one, when the first iteration
-      begins. Every random number follows from (seed, epoch, sample), so `state_dict` is exact after
-      any batch.
+      begins; a state saved before that fixes it, without drawing. Every random number follows
+      from (seed, epoch, sample), so `state_dict` is exact after any batch.
     * A shuffled loader without a sampler shards the epoch among the ranks of `torch.distributed`,
       with one warning. A sequential one is read completely by each rank, also with one warning.
 
@@ -238,9 +238,10 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         # run had already taken.
         self._newest: weakref.ref[Epoch] | None = None
         self._n_before = 0
-        # The number of epochs for which the sampler's generator has drawn since it was seeded, not
-        # counting the newest; and for how many it must draw before the resumed one.
-        self._n_drawn = self._n_to_draw = 0
+        # The number of epochs for which the sampler's generator has drawn since it was seeded; and
+        # whether these are epochs of the resumed run, for which it is yet to draw.
+        self._n_drawn = 0
+        self._must_draw = False
 
     # ---- what is loaded ------------------------------------------------------------------
 
@@ -416,11 +417,16 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self._draw_seed(ALONE if is_default or not _orders.is_dealt(self) else ranks)
         assert self._seed is not None
         key = (self._seed, epoch)
-        is_fresh = _orders.has_fresh_generator(self)
-        for _ in range(self._n_to_draw if is_fresh else 0):
-            _orders.given(self, ranks, key)
-        self._n_drawn = self._n_to_draw if is_fresh else self._n_drawn + 1
-        self._n_to_draw = 0
+        if _orders.has_fresh_generator(self):
+            # Also if the script has seeded it since.
+            self._n_drawn = 0
+        elif self._must_draw:
+            for generator in _orders.generators(self):
+                generator.manual_seed(generator.initial_seed())
+            for _ in range(self._n_drawn):
+                _orders.given(self, ranks, key)
+        self._must_draw = False
+        self._n_drawn += 1
         return _orders.given(self, ranks, key)
 
     def _n_batches(self, order: _orders.Own | _orders.Given) -> int:
@@ -500,15 +506,43 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         """Draws the seed of a loader that has none yet; ranks that share an epoch agree on one."""
         if self._seed is not None:
             return
-        generator = self.generator
-        if generator is None and _orders.is_default(self):
-            # Nothing else draws from it then.
-            generator = getattr(self.sampler, "generator", None)
-        seed = _orders.drawn_seed(generator)
+        seed = _orders.drawn_seed(self._seeded_from)
         if ranks.world_size > 1:
             agree = _orders.agreed_seed if _orders.is_default(self) else _orders.common_seed
             seed = agree(seed, ranks)
         self._seed = seed
+
+    def _seed_beforehand(self) -> int:
+        """A seed for a state that is saved before the first iteration, which is then that of this
+        run. Nothing is drawn: a script's other random numbers should not depend on whether it saves
+        a state."""
+        generator = self._seeded_from or torch.default_generator
+        copy = torch.Generator(generator.device)
+        copy.set_state(generator.get_state())
+        # Loaders whose states are saved before any of them begins differ.
+        return _orders.mixed(_orders.drawn_seed(copy), self.made_nth)
+
+    @property
+    def _seeded_from(self) -> torch.Generator | None:
+        generator = self.generator
+        if generator is None and _orders.is_default(self):
+            # Nothing else draws from it then.
+            generator = getattr(self.sampler, "generator", None)
+        return generator  # type: ignore[no-any-return]
+
+    @property
+    def _agrees_on_seed(self) -> bool:
+        """Whether this may be one of several ranks that agree on a seed as they begin."""
+        try:
+            ranks = current()
+        except OptionsError:
+            return True
+        if ranks.world_size == 1:
+            # A child of another process may not know its rank yet.
+            return parent_of_ranks() is not None
+        if _orders.is_default(self):
+            return _orders.own(self, ranks).ranks.world_size > 1
+        return _orders.is_dealt(self)
 
     @property
     def _seed(self) -> int | None:
@@ -574,14 +608,28 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     def _save(self) -> dict[str, Any]:
         """The position of the training loop and the seed, exact after any batch, at most 1 kB as
         JSON. Loading it adopts the seed."""
+        if self._seed is None and not self._agrees_on_seed:
+            self._seed = self._seed_beforehand()
+        return self._position()
+
+    def _position(self) -> dict[str, Any]:
         # Not the loader's own if a script never calls the sampler's `set_epoch`.
         told = {} if self._sampler_epoch is None else {"sampler_epoch": self._sampler_epoch}
         generators = [] if _orders.is_default(self) else _orders.generators(self)
-        drawn = [[generators[0].initial_seed(), self._n_drawn]] if generators else []
+        drawn = [[generators[0].initial_seed(), self._n_drawn_before]] if generators else []
         progress = self._progress
         is_all = self._resumes_at_end if progress is None else progress.has_given_all
         given = {"given_all": True} if is_all else {}
         return {**self._place(), **told, **given, **{"sampler_drawn": pair for pair in drawn}}
+
+    @property
+    def _n_drawn_before(self) -> int:
+        """The number of epochs for which the sampler's generator draws before the next iteration of
+        a run that resumes here."""
+        if self._progress is not None and not self._progress.has_ended:
+            # The newest one is resumed.
+            return self._n_drawn - 1
+        return 0 if _orders.has_fresh_generator(self) else self._n_drawn
 
     def _place(self) -> dict[str, Any]:
         if self._progress is not None:
@@ -602,7 +650,9 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         """
         if not isinstance(state, dict) or not isinstance(state.get("epoch"), int):
             raise StateError("the state was not made by state_dict()")
-        before, self._seed = self._seed, state.get("seed", self._seed)
+        before, saved = self._seed, state.get("seed")
+        # None: it was saved before there was one.
+        self._seed = before if saved is None else saved
         # Frameworks add keys of their own.
         beside = {"sampler_epoch", "sampler_drawn", "given_all"}
         theirs = beside | {name for name in state if str(name).startswith("_")}
@@ -621,9 +671,12 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self._tell_samplers((told if isinstance(told, int) else state["epoch"]) + n_later)
         if "sampler_drawn" in state:
             seed, n_drawn = state["sampler_drawn"]
-            self._n_to_draw = n_drawn + n_later
+            self._n_drawn, self._must_draw = n_drawn + n_later, True
             for generator in _orders.generators(self):
                 generator.manual_seed(seed)
+                if self._n_drawn > 0:
+                    # So that it is fresh again only if the script seeds it again.
+                    _orders.drawn_seed(generator)
 
     def _load_place(self, place: dict[str, Any]) -> bool:
         """Loads a position, and returns whether it is within an epoch."""
@@ -689,7 +742,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process or a copy: the arguments and the position of the training loop."""
-        saved = self._save() if hasattr(self, "state_dict") else None
+        saved = self._position() if hasattr(self, "state_dict") else None
         state = {**vars(self), "_saved": saved}
         for name in ("_feeds", "_progress", "_newest", "_pool", "_finish", "_iterator"):
             state.pop(name, None)

@@ -7,6 +7,10 @@ and again when what it was opened for has changed.
 
 Reading order: `Opening` says what a native loader is opened for; `Feeds` keeps them; `Epoch` is the
 iterator, `Finishing` what happens to a batch on its way, and `Python` and `Pool` do that work.
+
+Two kinds of exceptions reach the training loop. If Python code fails on a batch, only that batch is
+lost: the loop may catch the exception and gets the next batch, as with PyTorch's loader. `NoBatch`
+means that no batch was taken, since the native loader or the workers failed.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from .. import _native
 from .._errors import Error
@@ -55,14 +61,17 @@ class Opening:
 
     def open(self) -> Loader:
         """Opens a native loader. Blocks on the file system and on devices."""
-        source, recipe = self.prepared.source, self.recipe
+        source, recipe, options = self.prepared.source, self.recipe, self.options
+        if (options["framework"], options["output"]) == ("numpy", "bf16"):
+            # NumPy has no such type. Workers get PyTorch's, as `_sent` says.
+            options = {**options, "framework": "torch"}
         records = source.records
         if isinstance(records, Path):
-            return Loader(records.data, recipe, **self.options)
+            return Loader(records.data, recipe, **options)
         labels = native_labels(source)
         samples = _samples(records, labels)
         name = data_name(records)
-        return Loader._of_samples(samples, data=name, recipe=recipe, **self.options)
+        return Loader._of_samples(samples, data=name, recipe=recipe, **options)
 
 
 def filling(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -182,7 +191,34 @@ def begun(feed: Feed, order: Own | Given, rows: list[int] | None) -> Iterator[Ba
             (records.tobytes(), order.ends.tobytes()), part, order.repeats
         )
         (consumer,) = loader._waits.timed([own])
-    return loader._to_the_end(map(loader._batch, consumer))
+    return _Native(loader._to_the_end(map(loader._batch, consumer)))
+
+
+class NoBatch(Exception):
+    """Carries an exception to the iterator before which no batch was taken.
+
+    Args:
+        error: what the training loop is to see.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _Native(Iterator[Batch]):
+    """The batches of a native loader."""
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self._batches = batches
+
+    def __next__(self) -> Batch:
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except Exception as error:
+            raise NoBatch(error) from error
 
 
 def _mapped(order: Given, rows: list[int]) -> Any:
@@ -196,9 +232,9 @@ class Progress:
     Attributes:
         number: of the epoch.
         n_batches: that the iterator gives.
-        n_taken: batches that the training loop has got.
+        n_taken: batches that the training loop has got, or whose exception it has got.
         has_ended: whether it has got them all.
-        has_failed: whether an error has ended it.
+        has_failed: whether an error has ended it, or left it in an unknown place.
     """
 
     number: int
@@ -218,7 +254,7 @@ class Progress:
         return not self.has_ended and self.n_taken == self.n_batches
 
     def take(self) -> None:
-        """The training loop has got a batch."""
+        """The training loop is past a batch."""
         self.n_taken += 1
 
 
@@ -251,7 +287,7 @@ class Epoch:
     """An iterator over the batches of one epoch.
 
     Attributes:
-        is_over: whether it has reached its end or failed.
+        is_over: whether it has reached its end, or was ended by an error.
     """
 
     def __init__(self, progress: Progress, batches: Iterator[Any]) -> None:
@@ -265,13 +301,32 @@ class Epoch:
     def __next__(self) -> Any:
         try:
             batch = next(self._batches)
-        except BaseException as error:
+        except StopIteration:
             self.is_over = True
-            self._progress.has_ended = isinstance(error, StopIteration)
-            self._progress.has_failed = not self._progress.has_ended
+            self._progress.has_ended = True
             raise
-        self._progress.take()
-        return batch
+        except NoBatch as none:
+            error = none.error
+        except Exception:
+            # This batch is lost, and the next one comes after it.
+            self._progress.take()
+            raise
+        except BaseException:
+            self._fail()
+            raise
+        else:
+            self._progress.take()
+            return batch
+        self._fail()
+        try:
+            # Outside of `except`, so that it keeps its own cause and context.
+            raise error
+        finally:
+            # Its traceback holds this frame, and the two would keep the workers.
+            del error
+
+    def _fail(self) -> None:
+        self.is_over = self._progress.has_failed = True
 
     def __len__(self) -> int:
         return self._progress.n_batches
@@ -331,12 +386,12 @@ class Pool:
     def map(self, python: Python, tasks: Iterator[Task]) -> Iterator[Any]:
         """The results of the tasks, in their order. Starts the workers at once."""
         if not python.persist:
-            return _until_done(_started(python), tasks, python.timeout)
+            return _MadeOnce(_started(python), tasks, python.timeout)
         before = self._kept_for
         if self._kept is None or self._kept.closed or before is None or not python.is_like(before):
             # Iterators of the previous workers may still run; the last of them ends those workers.
             self._kept, self._kept_for = _started(python), python
-        return self._kept.map(tasks, python.timeout)
+        return _Made(self._kept, tasks, python.timeout)
 
     def close(self) -> None:
         if self._kept is not None:
@@ -354,11 +409,52 @@ def _started(python: Python) -> Workers:
     )
 
 
-def _until_done(workers: Workers, tasks: Iterator[Task], timeout: float) -> Iterator[Any]:
-    try:
-        yield from workers.map(tasks, timeout)
-    finally:
-        workers.close()
+class _Made(Iterator[Any]):
+    """What workers make of tasks. Not a generator, which an exception would end, and which only one
+    thread at a time may run."""
+
+    def __init__(self, workers: Workers, tasks: Iterator[Task], timeout: float) -> None:
+        self._workers = workers
+        self._results = workers.map(tasks, timeout)
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._results)
+        except (StopIteration, NoBatch):
+            raise
+        except Exception as error:
+            # Of a worker's death or a timeout; code in a worker has exceptions of its own.
+            if type(error) is Error or self._workers.closed:
+                raise NoBatch(error) from error
+            raise
+
+
+class _MadeOnce(_Made):
+    """The same with workers that end when it does."""
+
+    def __init__(self, workers: Workers, tasks: Iterator[Task], timeout: float) -> None:
+        super().__init__(workers, tasks, timeout)
+        self._has_ended = False
+
+    def __next__(self) -> Any:
+        try:
+            return super().__next__()
+        except StopIteration:
+            # In this order, for a thread that finds the workers closed.
+            self._has_ended = True
+            self._workers.close()
+            raise
+        except NoBatch as none:
+            if self._has_ended:
+                raise StopIteration from none
+            self._workers.close()
+            raise
+        except KeyboardInterrupt:
+            self._workers.close()
+            raise
+
+    def __del__(self) -> None:
+        self._workers.close()
 
 
 class Finishing:
@@ -385,14 +481,14 @@ class Finishing:
         n_records = len(loader.dataset)
         states = deque([loader._state()])
 
-        def tasks() -> Iterator[Task]:
-            for batch in batches:
-                states.append(loader._state())
-                whole = self._whole(batch, keys, n_records)
-                labels = whole.labels.tolist() if finish.needs_labels else []
-                yield Task(whole.images, (), (whole.samples, labels, whole.keys))
+        def task(batch: Batch) -> Task:
+            states.append(loader._state())
+            whole = self._whole(batch, keys, n_records)
+            labels = whole.labels.tolist() if finish.needs_labels else []
+            images = [_sent(view) for view in whole.images]
+            return Task(images, (), (whole.samples, labels, whole.keys))
 
-        return tasks(), states
+        return map(task, batches), states
 
     def _whole(self, batch: Batch, keys: tuple[int, int], n_records: int) -> Whole:
         n = batch.n_valid
@@ -404,6 +500,11 @@ class Finishing:
         if self._sample_of is not None:
             samples = [self._sample_of[i] for i in samples]
         return Whole(images, labels, samples, (*keys, ids))
+
+
+def _sent(images: Any) -> Any:
+    """As an array for a worker: bfloat16 as integers of the same bits."""
+    return images.view(torch.int16).numpy() if isinstance(images, torch.Tensor) else images
 
 
 def _both_damaged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

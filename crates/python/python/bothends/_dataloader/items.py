@@ -59,7 +59,7 @@ class Items:
     """Makes batches as PyTorch's loader does: items of the data set, and `collate_fn` of them.
 
     Attributes:
-        n_taken: batches that training loops have got.
+        n_taken: batches that training loops have got, or whose exceptions they have got.
     """
 
     def __init__(self, dataset: Any, collate_fn: Callable[[list[Any]], Any]) -> None:
@@ -96,11 +96,14 @@ class Items:
 def tasks(order: Given, key: tuple[int, int], skip: int) -> Iterator[Task]:
     """The batches of an order after the first `skip`. Random numbers are keyed by position and
     rank, so that a repeated sample gets different ones."""
+
+    def task(start: int, end: int) -> Task:
+        first = order.ranks.rank * _OF_RANKS + start
+        return Task((), (), (order.samples[start:end].tolist(), (*key, first)))
+
+    # Not a generator: several threads may share the iterator.
     starts = itertools.chain((0,), order.ends)
-    for nth, (start, end) in enumerate(zip(starts, order.ends, strict=False)):
-        if nth >= skip:
-            first = order.ranks.rank * _OF_RANKS + start
-            yield Task((), (), (order.samples[start:end].tolist(), (*key, first)))
+    return map(task, itertools.islice(starts, skip, None), order.ends[skip:])
 
 
 @dataclass

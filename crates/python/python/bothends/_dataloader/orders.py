@@ -131,7 +131,8 @@ def given(loader: Any, ranks: Ranks, key: tuple[int, int]) -> Given:
     with _keyed(key):
         for batch in _bounded(batches):
             n = _extend(samples, batch)
-            if n:
+            # The native loader has no empty batches, and `default_collate` would refuse them.
+            if n or loader.own_items is not None:
                 ends.append(len(samples))
                 longest = max(longest, n)
     samples = _from_zero(samples, len(loader.dataset))

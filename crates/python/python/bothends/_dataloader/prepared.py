@@ -7,7 +7,7 @@ says why something is left to PyTorch's own loader. Reading order: `Prepared` is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,11 +133,14 @@ class Finish:
         self._prepared = prepared
         self._fields = prepared.source.fields
         self._rest = prepared.translation.rest
+        self._result = prepared.translation.result
         self._input = _INPUTS[prepared.translation.rest_input]
         self._collate = collate_fn
         self._is_default = is_default_collate(collate_fn)
         self._native_labels = prepared.labels_are_native
         self.runs_transforms = self._rest is not None
+        # Whether the images go through as they are.
+        self._is_whole = self._is_default and not self.runs_transforms
 
     def is_of(self, prepared: Prepared, collate_fn: Callable[[list[Any]], Any]) -> bool:
         return self._prepared is prepared and self._collate is collate_fn
@@ -145,7 +148,7 @@ class Finish:
     @property
     def is_nothing(self) -> bool:
         """Whether a batch needs no further work once it is delivered."""
-        return self._is_default and self._native_labels and not self.runs_transforms
+        return self._is_whole and self._native_labels
 
     @property
     def needs_labels(self) -> bool:
@@ -154,35 +157,45 @@ class Finish:
 
     def here(self, batch: Whole) -> Any:
         """Finishes a batch in the calling thread."""
-        if self.runs_transforms:
-            with numbers_kept():
-                return self._transformed(batch)
-        images = batch.images[0] if len(batch.images) == 1 else batch.images
         if self.is_nothing:
-            return [images, batch.labels]
-        if self._is_default:
-            # The images are not touched: default_collate takes them as they are.
-            whole = [ImageRow(images, row) for row in range(len(batch.samples))]
-            return torch.utils.data.default_collate(self._put_together(whole, batch))
+            return [_one_or_views(batch.images), batch.labels]
         with numbers_kept():
-            if self._native_labels:
-                return self._collated(rows(images, batch.labels), batch)
-            views = images if isinstance(images, list) else [images]
-            return self._collated(self._put_together(_each_row(views), batch), batch)
+            return self._finished(batch)
 
     def in_worker(self, task: Task) -> Any:
         """Finishes a batch in a worker, whose arrays are its own."""
         samples, labels, keys = task.extra
-        return self._transformed(Whole(task.images, labels, samples, keys))
+        return self._finished(Whole(task.images, labels, samples, keys))
 
-    def _transformed(self, batch: Whole) -> Any:
+    def _finished(self, batch: Whole) -> Any:
+        if not batch.samples and self._is_default:
+            # `default_collate` refuses the empty list; what it would return is known from a sample.
+            return emptied(self._finished(_stand_in(batch)))
+        return self._collated(self._samples(batch), batch)
+
+    def _samples(self, batch: Whole) -> list[Any]:
+        """What `collate_fn` gets."""
+        images = _one_or_views(batch.images)
+        if self._is_whole:
+            # The images are not touched: default_collate takes them as they are.
+            whole = [ImageRow(images, row) for row in range(len(batch.samples))]
+            return self._put_together(whole, batch, _same)
+        show = self._transformed if self.runs_transforms else self._shown(batch.images[0])
+        if self._native_labels and show in (_same, _image):
+            return rows(images, batch.labels, show=show)
+        return self._put_together(_each_row(batch.images), batch, show)
+
+    def _transformed(self, image: Any) -> Any:
         assert self._rest is not None
-        seed, epoch, ids = batch.keys
-        made = []
-        for n, image in enumerate(_each_row(batch.images)):
-            seed_for(seed, epoch, ids[n])
-            made.append(self._rest(self._input(image)))
-        return self._collated(self._put_together(made, batch), batch)
+        return self._rest(self._input(image))
+
+    def _shown(self, images: Any) -> Callable[[Any], Any]:
+        """What makes of a row of these images what the data set has in a sample."""
+        if self._result == "image":
+            return _image
+        # Not if `output` or `layout` asks for something else.
+        is_pil = images.dtype is torch.uint8 and images.shape[-1] in (1, 3)
+        return _pil if self._result == "pil" and is_pil else _same
 
     def _collated(self, samples: list[Any], batch: Whole) -> Any:
         """The result of `collate_fn`; its random numbers are keyed by the batch (mixup)."""
@@ -190,17 +203,72 @@ class Finish:
         seed_for(seed, epoch, _OF_BATCHES + (ids[0] if ids else 0))
         return self._collate(samples)
 
-    def _put_together(self, images: list[Any], batch: Whole) -> list[Any]:
+    def _put_together(
+        self, images: list[Any], batch: Whole, show: Callable[[Any], Any]
+    ) -> list[Any]:
+        """The samples. Each draws its own random numbers, in its transforms and then in what the
+        data set does to its target."""
+        seed, epoch, ids = batch.keys
+        put: Callable[[Any, int], Any] = self._fields.put_together
+        others = batch.samples
         if self._native_labels:
-            labels = batch.labels if isinstance(batch.labels, list) else batch.labels.tolist()
-            return list(zip(images, labels, strict=True))
-        put = self._fields.put_together
-        return [put(image, i) for image, i in zip(images, batch.samples, strict=True)]
+            put = _labelled
+            others = batch.labels if isinstance(batch.labels, list) else batch.labels.tolist()
+        made = []
+        for image, other, number in zip(images, others, ids, strict=True):
+            seed_for(seed, epoch, number)
+            made.append(put(show(image), other))
+        return made
+
+
+def _stand_in(batch: Whole) -> Whole:
+    """A batch of one black sample, of the same form as an empty one."""
+    seed, epoch, _ = batch.keys
+    return Whole([_black(view) for view in batch.images], [0], [0], (seed, epoch, [0]))
+
+
+def _black(view: Any) -> Any:
+    shape = (1, *view.shape[1:])
+    if isinstance(view, torch.Tensor):
+        return view.new_zeros(shape)
+    import numpy
+
+    return numpy.zeros(shape, view.dtype)
+
+
+def emptied(batch: Any) -> Any:
+    """What `default_collate` made of one sample, without that sample."""
+    if isinstance(batch, torch.Tensor):
+        return batch[:0]
+    kind: Any = type(batch)
+    if isinstance(batch, Mapping):
+        return kind({name: emptied(value) for name, value in batch.items()})
+    is_leaf = all(isinstance(value, (str, bytes)) for value in batch)
+    fields = [] if is_leaf else [emptied(value) for value in batch]
+    return kind(*fields) if hasattr(batch, "_fields") else kind(fields)
+
+
+def _one_or_views(views: list[Any]) -> Any:
+    return views[0] if len(views) == 1 else views
 
 
 def _each_row(views: list[Any]) -> list[Any]:
     """Each sample's image, or the tuple of its views."""
     return list(views[0]) if len(views) == 1 else list(zip(*views, strict=True))
+
+
+def _labelled(image: Any, label: int) -> tuple[Any, int]:
+    return image, label
+
+
+def _same(image: Any) -> Any:
+    return image
+
+
+def _image(image: Any) -> Any:
+    from torchvision import tv_tensors  # type: ignore[import-untyped]
+
+    return tuple(map(_image, image)) if isinstance(image, tuple) else tv_tensors.Image(image)
 
 
 def _pil(image: Any) -> Any:
@@ -212,7 +280,11 @@ def _pil(image: Any) -> Any:
 
 def _tensor(image: Any) -> torch.Tensor:
     """A tensor that the transform may write into: a worker already has its own array."""
-    return image.clone() if isinstance(image, torch.Tensor) else torch.from_numpy(image)
+    if isinstance(image, torch.Tensor):
+        return image.clone()
+    tensor = torch.from_numpy(image)
+    # The only 16-bit integers here are bfloat16, which NumPy does not have.
+    return tensor.view(torch.bfloat16) if tensor.dtype is torch.int16 else tensor
 
 
 _INPUTS: dict[str, Callable[[Any], Any]] = {"pil": _pil, "tensor": _tensor, "none": _tensor}

@@ -23,13 +23,15 @@ from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
 __all__ = ["ImageRow", "is_default_collate", "named_rows", "rows"]
 
+Show = Callable[[torch.Tensor], torch.Tensor]
+
 
 def is_default_collate(fn: Callable[[list[Any]], Any] | None) -> bool:
     """Whether a `collate_fn` is PyTorch's, so that whole batches need no rows."""
     return fn is None or fn is torch.utils.data.default_collate
 
 
-def rows(images: Any, *targets: Any) -> list[Any]:
+def rows(images: Any, *targets: Any, show: Show | None = None) -> list[Any]:
     """The samples of a batch, as tuples.
 
     Args:
@@ -37,8 +39,9 @@ def rows(images: Any, *targets: Any) -> list[Any]:
             are then a list or tuple of.
         targets: each a tensor, or a sequence of one object per sample. A tensor of int64, one per
             sample, gives Python's integers.
+        show: makes what a sample holds of a row of the images: a tensor of the same memory.
     """
-    whole = _Whole([_images(images), *map(_targets, targets)])
+    whole = _Whole([_images(images, show), *map(_targets, targets)])
     made = list(map(_Row, zip(*(column.items for column in whole.columns), strict=True)))
     _join(made, whole)
     return made
@@ -112,8 +115,9 @@ class _Column:
 class _Views(_Column):
     """Tensors of one row per sample."""
 
-    def __init__(self, whole: torch.Tensor) -> None:
-        super().__init__(whole.unbind(), whole)
+    def __init__(self, whole: torch.Tensor, show: Show | None = None) -> None:
+        views = whole.unbind()
+        super().__init__(views if show is None else tuple(map(show, views)), whole)
 
     def is_unchanged(self, items: Sequence[Any]) -> bool:
         # The same objects may have changed shape or type, or joined a graph, in place.
@@ -127,11 +131,11 @@ def _is_same(view: torch.Tensor, row: torch.Tensor) -> bool:
 class _ManyViews(_Column):
     """Lists or tuples of several views of a sample."""
 
-    def __init__(self, views: Sequence[torch.Tensor]) -> None:
+    def __init__(self, views: Sequence[torch.Tensor], show: Show | None = None) -> None:
         self._kind: type[list[Any]] | type[tuple[Any, ...]] = (
             tuple if isinstance(views, tuple) else list
         )
-        self._columns = [_Views(view) for view in views]
+        self._columns = [_Views(view, show) for view in views]
         made = zip(*(column.items for column in self._columns), strict=True)
         # As in PyTorch's default_collate: lists and tuples both become a list.
         super().__init__([self._kind(views) for views in made], list(views))
@@ -144,8 +148,9 @@ class _ManyViews(_Column):
         return all(column.is_unchanged(views) for column, views in pairs)
 
 
-def _images(images: Any) -> _Column:
-    return _Views(images) if isinstance(images, torch.Tensor) else _ManyViews(images)
+def _images(images: Any, show: Show | None = None) -> _Column:
+    is_one = isinstance(images, torch.Tensor)
+    return _Views(images, show) if is_one else _ManyViews(images, show)
 
 
 def _targets(targets: Any) -> _Column:

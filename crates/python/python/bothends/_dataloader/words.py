@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import sys
 from typing import Any
 
-from .._callers import stacklevel_of_caller
 from .._errors import OptionsError
 from .orders import is_default
 from .rows import is_default_collate
@@ -34,15 +32,7 @@ def refuse_unknown(unknown: dict[str, Any], cls: type[Any]) -> None:
     for name in unknown:
         near = _ELSEWHERE.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), None)
         hint = f"; did you mean `{near}`?" if near else ""
-        raise OptionsError(f"`{name}` is not an option of  {cls.__name__}{hint}")
-
-
-def counts_batches() -> bool:
-    """Whether the caller is Lightning, which considers an epoch done after its last batch and never
-    asks for its end."""
-    frame = sys._getframe(stacklevel_of_caller())
-    module: str = frame.f_globals.get("__name__", "")
-    return module.startswith(("lightning.", "pytorch_lightning."))
+        raise OptionsError(f"`{name}` is not an option of {cls.__name__}{hint}")
 
 
 def explained(loader: Any) -> list[str]:
