@@ -64,8 +64,8 @@ pub struct Faulty<S> {
     n_expected: u64,
     /// Jobs taken since the start.
     n_submitted: u64,
-    /// The epoch of the session's latest job, and its jobs taken so far.
-    epoch: Option<(EpochIdx, u64)>,
+    /// The two epochs of the session's latest jobs, one of which may be prefetched, and their jobs taken so far.
+    epochs: [(EpochIdx, u64); 2],
     /// Jobs taken and not answered.
     open: Vec<OpenJob>,
     /// Answers that wait for their time.
@@ -77,6 +77,9 @@ pub struct Faulty<S> {
     is_dead: bool,
     stalled_until: Instant,
 }
+
+/// Of measurements nothing is counted.
+const NO_EPOCHS: [(EpochIdx, u64); 2] = [(EpochIdx::MEASURED, 0); 2];
 
 /// A job inside.
 #[derive(Debug, Clone, Copy)]
@@ -117,7 +120,7 @@ impl<S: Serve> Faulty<S> {
             n_expected: config.expected_batches.unwrap_or(0),
             config,
             n_submitted: 0,
-            epoch: None,
+            epochs: NO_EPOCHS,
             open: Vec::new(),
             held: Vec::new(),
             free_at: now,
@@ -129,7 +132,7 @@ impl<S: Serve> Faulty<S> {
 
     /// Jobs of that epoch that it has taken in this session.
     fn n_of(&self, epoch: EpochIdx) -> u64 {
-        self.epoch.filter(|(latest, _)| *latest == epoch).map_or(0, |(_, n_jobs)| n_jobs)
+        self.epochs.iter().find(|(known, _)| *known == epoch).map_or(0, |(_, n)| *n)
     }
 
     /// Lets die and stall strike when job `number` of an epoch comes.
@@ -273,7 +276,7 @@ impl<S: Serve> Serve for Faulty<S> {
 
     fn open(&mut self, session: Session) -> Result<(), Declined> {
         self.forget();
-        self.epoch = None;
+        self.epochs = NO_EPOCHS;
         if self.config.expected_batches.is_none() {
             self.n_expected = epoch_batches(&session).unwrap_or(0) / 2;
         }
@@ -305,7 +308,12 @@ impl<S: Serve> Serve for Faulty<S> {
             self.inner.submit(job, slot)?;
         }
         self.n_submitted += 1;
-        self.epoch = Some((epoch, number + 1));
+        if self.epochs[1].0 == epoch {
+            self.epochs.swap(0, 1);
+        } else if self.epochs[0].0 != epoch {
+            self.epochs[1] = self.epochs[0];
+        }
+        self.epochs[0] = (epoch, number + 1);
         self.open.push(OpenJob { id, slowness: Some(slowness) });
         Ok(())
     }

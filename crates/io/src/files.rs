@@ -308,6 +308,13 @@ impl Files {
         Ok(open)
     }
 
+    /// Closes the file, so that the next one who asks for it opens it again.
+    pub fn forget(&self, file: FileIdx) {
+        let mut cache = self.cache();
+        cache.files.remove(&file);
+        cache.order.retain(|open| *open != file);
+    }
+
     /// Closes what nobody reads from.
     pub fn close(&self) {
         *self.cache() = Cache::default();

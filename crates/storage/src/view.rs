@@ -34,10 +34,8 @@ const MOST_WINDOWS: usize = 16;
 const SLOWEST: u64 = 128 << 10;
 /// A store that is silent for so long is not waited for.
 const SILENT: Duration = retry::WITHIN;
-/// How long a listing may bring no name.
-const NO_NAME: Duration = Duration::from_secs(60);
-/// How often a listing may have the same name: some stores tell one several times.
-const MOST_TIMES: u32 = 16;
+/// How long a listing may bring no name: a store may have to look at a hundred million others first.
+const NO_NAME: Duration = Duration::from_secs(600);
 /// Files that are asked for one by one before everything is listed: a list may name a million.
 const MOST_IDENTIFIED: u32 = 32;
 
@@ -165,19 +163,16 @@ impl View {
         }
         let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
         let listing = self.wait(async {
-            let (mut building, mut first) = (Building::default(), None);
+            let (mut building, mut again) = (Building::default(), Again::default());
             let mut stream = self.objects.list(&prefix);
-            let late =
-                |_| StorageError::TimedOut { place: self.shown(path), after: NO_NAME };
+            let broken = |why| StorageError::Broken { place: self.shown(path), why };
+            let late = |_| broken(format!("no name came for {} s", NO_NAME.as_secs()));
             while let Some(one) =
                 tokio::time::timeout(NO_NAME, stream.next()).await.map_err(late)?
             {
                 let Listed { name, identity, label } = one?;
-                let (known, times) = first.get_or_insert_with(|| (name.clone(), 0));
-                *times += u32::from(*known == name);
-                if *times > MOST_TIMES {
-                    let why = format!("its listing has `{name}` again and again");
-                    return Err(StorageError::Refused { place: self.shown(path), why });
+                if again.is_endless(&name) {
+                    return Err(broken(format!("it lists `{name}` again and again")));
                 }
                 building.push(&name, listing::Known { identity, label });
             }
@@ -259,9 +254,12 @@ impl View {
         let after = retry::WITHIN + Duration::from_secs(wanted / SLOWEST);
         let timed_out = |after| StorageError::TimedOut { place: self.shown(path), after };
         let progress = Progress::default();
-        let arrived = progress.unless_silent(SILENT, arrivals.next());
+        // A file of this machine is read by one call, which says nothing until it is over.
+        let is_local = self.objects.local(path).is_some();
+        let silent = if is_local { after } else { SILENT };
+        let arrived = progress.unless_silent(silent, arrivals.next());
         let arrived = tokio::time::timeout(after, arrived).await;
-        match arrived.map_err(|_| timed_out(after))?.ok_or_else(|| timed_out(SILENT))? {
+        match arrived.map_err(|_| timed_out(after))?.ok_or_else(|| timed_out(silent))? {
             Some((_, result)) => result,
             None => Err(StorageError::Refused {
                 place: self.shown(path),
@@ -445,6 +443,30 @@ impl Storage for View {
 
     fn shown(&self, path: &str) -> String {
         self.objects.shown(path)
+    }
+}
+
+/// Finds out that names come round and round, without keeping them: by one that is exchanged for the present one whenever
+/// their number has doubled (Brent's method).
+#[derive(Debug, Default)]
+struct Again {
+    known: String,
+    times: u32,
+    n: u64,
+}
+
+impl Again {
+    /// How often a listing may have a name.
+    const MOST_TIMES: u32 = 3;
+
+    fn is_endless(&mut self, name: &str) -> bool {
+        self.n += 1;
+        if self.n.is_power_of_two() {
+            name.clone_into(&mut self.known);
+            self.times = 0;
+        }
+        self.times += u32::from(self.known == name);
+        self.times > Self::MOST_TIMES
     }
 }
 

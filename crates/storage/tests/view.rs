@@ -191,7 +191,10 @@ impl Objects for Endless {
         &'a self,
         prefix: &'a str,
     ) -> BoxStream<'a, Result<Listed, StorageError>> {
-        Box::pin(stream::repeat(()).flat_map(move |()| self.0.list(prefix)))
+        // The first name comes once; then the pages behind it forever.
+        let first = self.0.list(prefix).take(1);
+        let page = move |()| self.0.list(prefix).skip(1);
+        Box::pin(first.chain(stream::repeat(()).flat_map(page)))
     }
 
     fn identify<'a>(
@@ -208,23 +211,25 @@ impl Objects for Endless {
 
 #[test]
 fn a_listing_that_begins_again_and_again_is_refused() {
-    let endless = Endless(Double::new().with("a", "0").with("b", "1"));
+    let names = (0..100).map(|n| format!("{n:02}"));
+    let double = names.fold(Double::new(), |double, name| double.with(&name, "0"));
+    let endless = Endless(double);
     let error = View::start(Arc::new(endless)).unwrap().list("").unwrap_err().to_string();
-    assert!(error.contains("its listing has `a` again and again"), "{error}");
+    assert!(error.contains("again and again"), "{error}");
 }
 
-/// It was waited for as long as such an object may take over the slowest link: a quarter of an hour.
+/// It was waited for as long as such an object may take over the slowest link: forty seconds.
 #[test]
 fn a_store_that_is_silent_is_not_waited_for_however_long_the_object_is() {
     let silent = |asked: &bothends_storage::Asked| match asked.range {
         Some(_) => Answer::Never,
         None => Answer::After(Duration::ZERO),
     };
-    let length = 128 << 20;
+    let length = 4 << 20;
     let double = Double::answering(silent).with("a", vec![0; length]);
     let view = View::start(Arc::new(double)).unwrap();
     let began = Instant::now();
     let error = view.read("a", 0, &mut vec![0; length]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }

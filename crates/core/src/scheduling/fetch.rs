@@ -485,6 +485,8 @@ impl FetchQueue {
             phase: Phase::Sent(None, None),
             failures: 0,
             gone_away: 0,
+            broken_off: 0,
+            heard: 0,
             was_hedged: false,
             began: now,
             deadline: now.plus(self.config.deadline_ns),

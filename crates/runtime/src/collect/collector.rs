@@ -472,13 +472,22 @@ impl Collector {
         }
         self.lines[line].made();
         let Some(epoch) = self.work.of(number) else { return };
-        // The last batch of an epoch may be short; what is learnt is how long a whole one takes.
-        let whole_ns = of_whole(work_ns, n_valid, rows.len());
         let report = epoch.report(prong);
-        report.n_made += 1;
-        report.total_ns += whole_ns;
+        // A batch that is nearly empty, such as the last of an epoch may be, does not say how long others take: they have
+        // taken the mean, or as many times as long at most.
+        let is_short = 2 * n_valid < rows.len();
+        let whole_ns = of_whole(work_ns, n_valid, rows.len());
+        let mean_ns = report.mean_ns().unwrap_or(u64::MAX);
+        if !is_short {
+            report.n_made += 1;
+            report.total_ns += work_ns;
+        }
         epoch.note(batch, prong, What::Made);
-        let cost_ns = self.link.cost_ns(prong, whole_ns, rows.len());
+        let (time_ns, n_rows) = match is_short {
+            true => (whole_ns.min(mean_ns), rows.len()),
+            false => (work_ns, n_valid),
+        };
+        let cost_ns = self.link.cost_ns(prong, time_ns, n_rows);
         if prong != Prong::Front {
             self.link.device_made(n_valid);
         }
@@ -715,14 +724,6 @@ mod tests {
     /// The feed of an epoch is at its last batch, which a device made: it mends or audits it, and
     /// wants a slot to convert it in when that is done.
     #[test]
-    fn a_short_batch_stands_for_a_whole_one() {
-        assert_eq!(of_whole(100, 64, 64), 100);
-        assert_eq!(of_whole(100, 1, 64), 6400);
-        assert_eq!(of_whole(100, 0, 64), 100, "of bad samples alone nothing is known");
-        assert_eq!(of_whole(u64::MAX, 1, 64), u64::MAX);
-    }
-
-    #[test]
     fn a_prefetched_epoch_leaves_the_feed_before_it_the_slot_it_wants() {
         let mut collector = collector(5, 2);
         let first = collector.told_of(1, 3, StrategyConfig::Csd);
@@ -747,5 +748,13 @@ mod tests {
         drop(last);
         collector.goes_on();
         assert_eq!((collector.rings.front.free(), second.len()), (0, FEED_ROOM));
+    }
+
+    #[test]
+    fn a_short_batch_stands_for_a_whole_one() {
+        assert_eq!(of_whole(100, 64, 64), 100);
+        assert_eq!(of_whole(100, 1, 64), 6400);
+        assert_eq!(of_whole(100, 0, 64), 100, "of bad samples alone nothing is known");
+        assert_eq!(of_whole(u64::MAX, 1, 64), u64::MAX);
     }
 }

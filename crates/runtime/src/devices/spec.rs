@@ -176,6 +176,10 @@ impl SimSpec {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             spec.set(key, value).map_err(wrong)?;
         }
+        if spec.rate.is_some() && spec.time == "functional" {
+            let why = "`time=functional` models no time, so `rate` has no effect; leave out one of them";
+            return Err(wrong(why.into()));
+        }
         Ok(spec)
     }
 
@@ -238,15 +242,21 @@ mod tests {
     #[test]
     fn a_sim_spec_keeps_every_key() {
         let text = "sim:newport,rate=0.235x,cores=2,fault=die@50%,fault=late@3%,\
-                    time=functional,pin=1,via=spool";
+                    time=paced,pin=1,via=spool";
         let DeviceSpec::Sim(sim) = text.parse().expect("it is well formed") else {
             panic!("not a sim device");
         };
         assert_eq!(sim.preset, "newport");
         assert_eq!(sim.rate, Some(SimRate::OfHost(0.235)));
         assert_eq!((sim.cores, sim.pin, sim.via), (Some(2), Some(1), Via::Spool));
-        assert_eq!(sim.time, "functional");
+        assert_eq!(sim.time, "paced");
         assert_eq!(sim.faults, ["die@50%", "late@3%"]);
+    }
+
+    #[test]
+    fn a_rate_without_time_is_refused() {
+        let error = "sim:newport,rate=2x,time=functional".parse::<DeviceSpec>();
+        assert!(error.unwrap_err().to_string().contains("models no time"));
     }
 
     #[test]

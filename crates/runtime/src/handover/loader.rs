@@ -92,7 +92,7 @@ struct Ahead {
 impl Loader {
     /// Opens the data, reserves memory, starts and connects devices. Blocks on the file
     /// system and the network, for a device that says nothing two seconds unless devices are
-    /// required; with a device whose rate is relative to the host's, two seconds more for
+    /// required; with a device whose rate is relative to the host's, up to six seconds more for
     /// measuring that; for a GPU that the options name, a third of a second, and some more the first
     /// time that a machine sees the kernels.
     ///

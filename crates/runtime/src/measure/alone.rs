@@ -100,7 +100,8 @@ impl Runtime {
             ..self.options_of_measurement()
         };
         // They are the same ones, from the beginning, and the measurement will come further.
-        let mut n_left = source.n_samples().min(source.n_in_epoch());
+        let all = source.n_samples().min(source.n_in_epoch());
+        let mut n_left = all / u64::from(self.config.rank.world.max(1));
         self.measured_epoch(&options, &mut |began, batch| {
             n_left = n_left.saturating_sub(batch.n_valid().into());
             let elapsed = began.elapsed();

@@ -509,7 +509,9 @@ impl Open for Source {
     fn open(&self, file: FileIdx) -> Opened {
         let opened = self.files.open(file, || self.table.file_path(file));
         let opened = opened.map_err(|error| error.to_string())?;
-        self.check_len(file, opened.age().0).map(|()| opened)
+        let checked = self.check_len(file, opened.age().0).map(|()| opened);
+        // Once it is restored, it is to be opened again.
+        checked.inspect_err(|_| self.files.forget(file))
     }
 }
 

@@ -186,7 +186,10 @@ pub(crate) fn probe(path: &Path) -> Result<(), RuntimeError> {
     beside.push(format!(".{}-probe.tmp", std::process::id()));
     let made = match path.is_dir() {
         true => Err(ErrorKind::IsADirectory.into()),
-        false => File::create(&beside).and_then(|_| std::fs::remove_file(&beside)),
+        false => File::create(&beside).map(|_| {
+            // Another rank with this number in another container may have removed it.
+            let _ = std::fs::remove_file(&beside);
+        }),
     };
     made.map_err(|source| RuntimeError::Checkpoint { path: path.to_owned(), source })
 }

@@ -68,7 +68,8 @@ impl FetchQueue {
             .map(|ns| self.for_bytes(ns, sent.len).max(self.config.timeout_ns));
         let Some(group) = self.groups.get_mut(&sent.group) else { return };
         // An answer that has broken off again and again gets no further however long it is given.
-        if group.failures <= MOST_BROKEN_OFF {
+        group.heard = group.heard.saturating_add(1);
+        if group.broken_off <= MOST_BROKEN_OFF {
             group.deadline = group.deadline.max(now.plus(self.config.deadline_ns));
         }
         let later = now.plus(self.config.timeout_ns);
@@ -105,6 +106,8 @@ impl FetchQueue {
         }
         let is_alive = self.answered_at.is_some_and(|at| at >= sent.at);
         let Some(group) = self.groups.get_mut(&sent.group) else { return };
+        let heard = std::mem::take(&mut group.heard);
+        group.broken_off += u32::from(failure == Failure::Reset && heard > 0);
         group.forget(request);
         if failure == Failure::Final {
             return self.give_up(sent.group);

@@ -28,6 +28,9 @@ pub(super) struct Group {
     pub(super) failures: u32,
     /// Connections that the server closed before it looked at the request.
     pub(super) gone_away: u32,
+    /// How often an answer has broken off of which parts had come, and the parts of the present one.
+    pub(super) broken_off: u32,
+    pub(super) heard: u32,
     pub(super) was_hedged: bool,
     pub(super) began: Ns,
     /// When it fails finally.

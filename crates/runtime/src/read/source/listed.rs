@@ -29,7 +29,6 @@ pub(super) struct Listed {
 /// The samples of a run: the folders that their files lie in, and what was found there. What
 /// devices are told is limited too: an id means the same record everywhere.
 pub(super) fn find(config: &RunConfig) -> Result<Listed, String> {
-    config.cache.as_deref().map_or(Ok(()), |cache| outside(cache, &config.data))?;
     let looking = Looking::of(config);
     if let Some(mix) = &config.mix {
         if config.supplied.is_some() || config.shuffle == Shuffle::Supplied {
@@ -78,14 +77,16 @@ pub(super) fn find(config: &RunConfig) -> Result<Listed, String> {
 }
 
 /// Makes sure that a cache directory does not lie in the folder of the data, whose next listing would take it for a
-/// class.
+/// class unless its name is hidden.
 fn outside(cache: &Path, data: &Path) -> Result<(), String> {
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     let Some(data) = real(data).filter(|data| data.is_dir()) else { return Ok(()) };
     // The part of its path that exists, with links resolved.
     let there = std::path::absolute(cache);
     let there = there.ok().and_then(|path| path.ancestors().find_map(real));
-    if there.is_some_and(|there| there.starts_with(&data)) {
+    let below = there.as_deref().and_then(|there| there.strip_prefix(&data).ok());
+    let name = below.map(|below| below.iter().next().unwrap_or_default().to_owned());
+    if name.is_some_and(|name| !name.as_encoded_bytes().starts_with(b".")) {
         let cache = cache.display();
         return Err(format!(
             "the cache directory {cache} lies in it; choose one outside"
@@ -119,6 +120,9 @@ fn find_one(config: &RunConfig, looking: Looking) -> Result<Listed, String> {
         };
     let roots = decompressed.as_ref().map_or(roots, |made| made.root().to_owned().into());
     let Found { table, fields, format, note, .. } = found;
+    if let (Format::ClassFolders, Some(cache)) = (format, &config.cache) {
+        outside(cache, &config.data)?;
+    }
     let table = first(table);
     let remote = place.map(|place| place.of_table(&table)).transpose()?;
     let notes = note.map(str::to_owned).into_iter();
