@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +19,7 @@ import bothends
 import torch.utils.data as theirs
 import torchvision.transforms as v1
 from bothends.torch import DataLoader
+from torchvision.datasets import ImageFolder
 
 import streams
 from loaders import EVAL, TRAIN, numbered, order, ours, quiet, stream
@@ -417,3 +419,53 @@ def test_zip_of_a_loader_with_itself_raises(small: Path) -> None:
     made = streams.loader(small)
     with pytest.raises(bothends.OptionsError, match="make another loader to iterate twice"):
         list(zip(made, made, strict=True))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loop_that_catches_every_error_ends(tmp_path: Path, workers: int) -> None:
+    """Symptom: after an error of ours, the same one came without end."""
+    from PIL import Image
+
+    (tmp_path / "class").mkdir()
+    for n in range(6):
+        Image.new("RGB", (8, 8)).save(tmp_path / "class" / f"{n}.png")
+    (tmp_path / "class" / "3.png").write_bytes(b"no image")
+    changes = v1.Compose([v1.Resize((8, 8)), v1.ToTensor(), v1.Lambda(in_python)])
+    data = ImageFolder(tmp_path, changes)
+    batches = iter(DataLoader(data, batch_size=2, num_workers=workers))
+    n_errors = 0
+    for _ in range(50):
+        try:
+            next(batches)
+        except StopIteration:
+            break
+        except bothends.Error:
+            n_errors += 1
+    else:
+        pytest.fail("it never ended")
+    assert n_errors == 1
+
+
+def test_threads_that_share_an_iterator_have_their_own_numbers(tmp_path: Path) -> None:
+    """Symptom: with no workers, samples got the numbers of others."""
+    from PIL import Image
+
+    (tmp_path / "class").mkdir()
+    for n in range(40):
+        Image.new("RGB", (8, 8)).save(tmp_path / "class" / f"{n:02}.png")
+    changes = v1.Compose([v1.Resize((8, 8)), v1.ToTensor(), v1.Lambda(in_python)])
+    data = ImageFolder(tmp_path, changes)
+
+    def made() -> Any:
+        return DataLoader(data, batch_size=2, seed=5)
+
+    expected = sorted(image[0, 0, 0, 0].item() for image, _ in made())
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        shared = iter(made())
+        with ThreadPoolExecutor(4) as threads:
+            taken = threads.map(lambda _: [image[0, 0, 0, 0].item() for image, _ in shared], range(4))
+            assert sorted(value for values in taken for value in values) == expected
+    finally:
+        sys.setswitchinterval(interval)

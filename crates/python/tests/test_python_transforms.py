@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import traceback
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ pytest.importorskip("torchvision", reason="torchvision is not installed")
 import numpy as np
 import torch.utils.data as theirs
 import torchvision.transforms as v1
+from bothends._dataloader.prepared import emptied
 from bothends.torch import DataLoader, Samples
 from PIL import Image, ImageOps
 from torchvision.transforms import v2
@@ -604,3 +606,12 @@ def test_a_sample_that_raises_is_heard(small: Path) -> None:
     with pytest.raises(Exception, match="no such bucket") as raised:
         list(ours(dataset))
     assert "9" in str(raised.value) or isinstance(raised.value, ConnectionError)
+
+
+def test_what_is_emptied_keeps_its_class() -> None:
+    """Symptom: a `defaultdict` cannot be made of a mapping alone."""
+    full = defaultdict(list, image=torch.ones(1, 3), names=["a"])
+    empty = emptied(full)
+    assert type(empty) is defaultdict and empty.default_factory is list
+    assert empty["image"].shape == (0, 3) and empty["names"] == []
+    assert full["names"] == ["a"]

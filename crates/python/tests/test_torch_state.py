@@ -167,6 +167,23 @@ def test_a_generator_may_be_seeded_for_each_epoch(small: Path, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", DATA)
+def test_a_script_may_seed_the_generator_after_it_has_loaded_a_state(small: Path, kind: str) -> None:
+    """Symptom: what the state knew of the generator was forgotten."""
+    made = weighted(DATA[kind](small), seed=3)
+    order(made)
+    batches = iter(made)
+    next(batches)
+    state = made.state_dict()
+    rest = len(list(batches))
+    other = weighted(DATA[kind](small), seed=3)
+    order(other)
+    resumed = weighted(DATA[kind](small))
+    resumed.load_state_dict(again(state))
+    resumed.sampler.generator.manual_seed(4)
+    assert order(resumed) == order(other)[-rest:]
+
+
+@pytest.mark.parametrize("kind", DATA)
 def test_the_states_of_earlier_versions_are_loaded_as_before(small: Path, kind: str) -> None:
     """They count the epochs before the newest one, also if that one has ended."""
     made = weighted(DATA[kind](small), seed=3)

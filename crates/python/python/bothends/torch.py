@@ -233,7 +233,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     def _forget_iterations(self) -> None:
         self._feeds = Feeds()
         self._progress: Progress | None = None
-        self._is_resuming = self._resumes_at_end = False
+        self._is_resuming = self._resumes_at_end = self._resumes_inside = False
         # If the data set makes its samples: the newest iterator, and the batches that the resumed
         # run had already taken.
         self._newest: weakref.ref[Epoch] | None = None
@@ -417,8 +417,9 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self._draw_seed(ALONE if is_default or not _orders.is_dealt(self) else ranks)
         assert self._seed is not None
         key = (self._seed, epoch)
-        if _orders.has_fresh_generator(self):
-            # Also if the script has seeded it since.
+        is_inside = self._must_draw and self._is_resuming and self._resumes_inside
+        if _orders.has_fresh_generator(self) and not is_inside:
+            # Also if the script has seeded it since. A state inside an epoch counts from then.
             self._n_drawn = 0
         elif self._must_draw:
             for generator in _orders.generators(self):
@@ -665,6 +666,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             self._seed = before
             raise
         self._resumes_at_end = self._is_resuming and bool(state.get("given_all"))
+        self._resumes_inside = place.get("position", 1) != 0
         n_later = place["epoch"] - state["epoch"]
         self._next_epoch, self._progress = place["epoch"], None
         told = state.get("sampler_epoch")

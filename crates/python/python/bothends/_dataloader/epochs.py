@@ -299,6 +299,9 @@ class Epoch:
         return self
 
     def __next__(self) -> Any:
+        if self._progress.has_failed:
+            # A loop that catches errors would otherwise get this one forever.
+            raise StopIteration
         try:
             batch = next(self._batches)
         except StopIteration:

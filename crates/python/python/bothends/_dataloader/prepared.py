@@ -7,7 +7,8 @@ says why something is left to PyTorch's own loader. Reading order: `Prepared` is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,6 +140,8 @@ class Finish:
         self._is_default = is_default_collate(collate_fn)
         self._native_labels = prepared.labels_are_native
         self.runs_transforms = self._rest is not None
+        # Whether code of the script sees single samples.
+        self._draws = self.runs_transforms or not self._native_labels and self._fields.may_draw
         # Whether the images go through as they are.
         self._is_whole = self._is_default and not self.runs_transforms
 
@@ -159,6 +162,8 @@ class Finish:
         """Finishes a batch in the calling thread."""
         if self.is_nothing:
             return [_one_or_views(batch.images), batch.labels]
+        if self._is_whole and not self._draws:
+            return self._finished(batch)
         with numbers_kept():
             return self._finished(batch)
 
@@ -200,7 +205,8 @@ class Finish:
     def _collated(self, samples: list[Any], batch: Whole) -> Any:
         """The result of `collate_fn`; its random numbers are keyed by the batch (mixup)."""
         seed, epoch, ids = batch.keys
-        seed_for(seed, epoch, _OF_BATCHES + (ids[0] if ids else 0))
+        if self._draws or not self._is_default:
+            seed_for(seed, epoch, _OF_BATCHES + (ids[0] if ids else 0))
         return self._collate(samples)
 
     def _put_together(
@@ -216,7 +222,8 @@ class Finish:
             others = batch.labels if isinstance(batch.labels, list) else batch.labels.tolist()
         made = []
         for image, other, number in zip(images, others, ids, strict=True):
-            seed_for(seed, epoch, number)
+            if self._draws:
+                seed_for(seed, epoch, number)
             made.append(put(show(image), other))
         return made
 
@@ -241,6 +248,11 @@ def emptied(batch: Any) -> Any:
     if isinstance(batch, torch.Tensor):
         return batch[:0]
     kind: Any = type(batch)
+    if isinstance(batch, MutableMapping):
+        # Not every such class can be made of a mapping alone.
+        made = copy.copy(batch)
+        made.update({name: emptied(value) for name, value in batch.items()})
+        return made
     if isinstance(batch, Mapping):
         return kind({name: emptied(value) for name, value in batch.items()})
     is_leaf = all(isinstance(value, (str, bytes)) for value in batch)

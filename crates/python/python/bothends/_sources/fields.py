@@ -20,6 +20,11 @@ class Fields:
 
     labels: list[int] | None = None
 
+    @property
+    def may_draw(self) -> bool:
+        """Whether code of the script makes a sample's target, which may draw random numbers."""
+        return True
+
     def target(self, i: int) -> Any:
         """The rest of sample i besides its image, as the data set gives it."""
         raise NotImplementedError
@@ -34,6 +39,10 @@ class Labelled(Fields):
     """(image, label)."""
 
     labels: list[int]
+
+    @property
+    def may_draw(self) -> bool:
+        return False
 
     def target(self, i: int) -> int:
         return self.labels[i]
@@ -51,6 +60,10 @@ class Paired(Fields):
     targets: Sequence[Any] | Callable[[int], Any]
     change: Callable[[Any], Any] | None = None
 
+    @property
+    def may_draw(self) -> bool:
+        return self.change is not None or callable(self.targets)
+
     def target(self, i: int) -> Any:
         target = self.targets(i) if callable(self.targets) else self.targets[i]
         return target if self.change is None else self.change(target)
@@ -59,6 +72,10 @@ class Paired(Fields):
 @dataclass(frozen=True)
 class Bare(Fields):
     """Only the image."""
+
+    @property
+    def may_draw(self) -> bool:
+        return False
 
     def target(self, i: int) -> None:
         return None
@@ -93,6 +110,10 @@ class Chosen(Fields):
     below: Fields
     rows: list[int]
 
+    @property
+    def may_draw(self) -> bool:
+        return self.below.may_draw
+
     def target(self, i: int) -> Any:
         return self.below.target(self.rows[i])
 
@@ -111,6 +132,10 @@ class Joined(Fields):
 
     parts: list[Fields]
     ends: list[int]
+
+    @property
+    def may_draw(self) -> bool:
+        return any(part.may_draw for part in self.parts)
 
     def target(self, i: int) -> Any:
         part, i = self._place(i)

@@ -14,6 +14,7 @@ import os
 import random
 import struct
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -128,9 +129,28 @@ def seed_for(seed: int, epoch: int, sample: int) -> None:
         torch.default_generator.manual_seed(torchs % 2**63)
 
 
+# Threads that share an iterator would get each other's numbers.
+_numbers = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """Another thread may have held it when the process was forked."""
+    global _numbers
+    _numbers = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
 @contextlib.contextmanager
 def numbers_kept() -> Iterator[None]:
-    """On exit, restores the generators that `seed_for` seeds."""
+    """On exit, restores the generators that `seed_for` seeds. One thread at a time."""
+    with _numbers, _kept():
+        yield
+
+
+@contextlib.contextmanager
+def _kept() -> Iterator[None]:
     pythons = random.getstate()
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     numpys = numpy and numpy.random.get_state()
