@@ -472,21 +472,8 @@ impl Collector {
         }
         self.lines[line].made();
         let Some(epoch) = self.work.of(number) else { return };
-        let report = epoch.report(prong);
-        // A batch that is nearly empty, such as the last of an epoch may be, does not say how long others take: they have
-        // taken the mean, or as many times as long at most.
-        let is_short = 2 * n_valid < rows.len();
-        let whole_ns = of_whole(work_ns, n_valid, rows.len());
-        let mean_ns = report.mean_ns().unwrap_or(u64::MAX);
-        if !is_short {
-            report.n_made += 1;
-            report.total_ns += work_ns;
-        }
+        let (time_ns, n_rows) = epoch.report(prong).learn(work_ns, (n_valid, rows.len()));
         epoch.note(batch, prong, What::Made);
-        let (time_ns, n_rows) = match is_short {
-            true => (whole_ns.min(mean_ns), rows.len()),
-            false => (work_ns, n_valid),
-        };
         let cost_ns = self.link.cost_ns(prong, time_ns, n_rows);
         if prong != Prong::Front {
             self.link.device_made(n_valid);
@@ -593,13 +580,6 @@ impl Collector {
             epoch.report(prong).lost = Some(why);
         }
     }
-}
-
-/// How long a batch takes that has no empty rows, after one with `n_valid` samples took `work_ns`.
-fn of_whole(work_ns: u64, n_valid: usize, n_rows: usize) -> u64 {
-    let whole = u128::from(work_ns) * n_rows as u128;
-    let whole = whole.checked_div(n_valid as u128);
-    u64::try_from(whole.unwrap_or(work_ns.into())).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -748,13 +728,5 @@ mod tests {
         drop(last);
         collector.goes_on();
         assert_eq!((collector.rings.front.free(), second.len()), (0, FEED_ROOM));
-    }
-
-    #[test]
-    fn a_short_batch_stands_for_a_whole_one() {
-        assert_eq!(of_whole(100, 64, 64), 100);
-        assert_eq!(of_whole(100, 1, 64), 6400);
-        assert_eq!(of_whole(100, 0, 64), 100, "of bad samples alone nothing is known");
-        assert_eq!(of_whole(u64::MAX, 1, 64), u64::MAX);
     }
 }

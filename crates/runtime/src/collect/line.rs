@@ -109,10 +109,35 @@ impl Behind {
 }
 
 impl LineReport {
+    /// Counts a batch of so many rows, of which `n_valid` have samples. Returns the time that it stands for, and of how
+    /// many samples.
+    pub(crate) fn learn(
+        &mut self,
+        work_ns: u64,
+        (n_valid, n_rows): (usize, usize),
+    ) -> (u64, usize) {
+        // A batch that is nearly empty, such as the last of an epoch may be, does not say how long others take: they have
+        // taken the mean, or as many times as long at most.
+        if 2 * n_valid < n_rows {
+            let mean_ns = self.mean_ns().unwrap_or(u64::MAX);
+            return (of_whole(work_ns, n_valid, n_rows).min(mean_ns), n_rows);
+        }
+        self.n_made += 1;
+        self.total_ns += work_ns;
+        (work_ns, n_valid)
+    }
+
     /// Mean nanoseconds per batch, where there was one: the next epoch's prior.
     pub(crate) fn mean_ns(&self) -> Option<u64> {
         self.total_ns.checked_div(self.n_made)
     }
+}
+
+/// How long a batch takes that has no empty rows, after one with `n_valid` samples took `work_ns`.
+fn of_whole(work_ns: u64, n_valid: usize, n_rows: usize) -> u64 {
+    let whole = u128::from(work_ns) * n_rows as u128;
+    let whole = whole.checked_div(n_valid as u128);
+    u64::try_from(whole.unwrap_or(work_ns.into())).unwrap_or(u64::MAX)
 }
 
 impl Line {
@@ -312,5 +337,24 @@ pub(crate) fn place(prong: Prong) -> usize {
     match prong {
         Prong::Front => 0,
         Prong::Back(device) => 1 + usize::from(device.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_batch_stands_for_a_whole_one() {
+        let mut report = LineReport::default();
+        assert_eq!(report.learn(100, (1, 64)), (6400, 64), "nothing else is known");
+        assert_eq!(report.learn(100, (0, 64)), (100, 64));
+        assert_eq!(report.mean_ns(), None);
+        assert_eq!(report.learn(1000, (64, 64)), (1000, 64));
+        assert_eq!(report.learn(500, (32, 64)), (500, 32));
+        assert_eq!(report.learn(100, (1, 64)), (750, 64), "the mean");
+        assert_eq!(report.learn(2, (1, 64)), (128, 64));
+        assert_eq!(report.mean_ns(), Some(750), "none of the short ones counts");
+        assert_eq!(of_whole(u64::MAX, 1, 64), u64::MAX);
     }
 }
