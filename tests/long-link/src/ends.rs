@@ -4,6 +4,7 @@
 //! is started here dies with this one, however it ends: there is nothing to clean up.
 
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
 use nix::sched::{CloneFlags, setns, unshare};
@@ -83,6 +84,8 @@ impl End {
         command.args(["--pdeathsig", "KILL", "unshare", "--pid", "--fork"]);
         command.args(["--kill-child=KILL", "--mount-proc"]).args(shell).args(words);
         command.env("LONG_LINK_NEAR", NEAR).env("LONG_LINK_FAR", FAR);
+        // `unshare` that is killed as it begins has not yet said that its child goes with it.
+        command.process_group(0);
         command
             .spawn()
             .map_err(|e| LinkError::Program { name: "setpriv".into(), source: e })

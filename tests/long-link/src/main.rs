@@ -27,8 +27,9 @@ use std::process::{Child, ExitCode, ExitStatus};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
 
 use ends::{End, FAR, Interface, NEAR};
 use forward::Link;
@@ -325,7 +326,10 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // It is `unshare`, whose end is that of its process namespace.
+        // It is `unshare`, whose end is that of its process namespace; and the first process in there, which is of its group.
+        if let Ok(group) = i32::try_from(self.0.id()) {
+            let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
