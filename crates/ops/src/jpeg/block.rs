@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-/// The coefficients of one block in natural order (row by row), quantised.
+/// The coefficients of one block, quantised, in the order of [`kept`](super::zigzag::kept).
 pub(crate) type Block = [i16; 64];
 
 /// What may be written through the start of a block: as many places as `Progress` can name.
@@ -101,12 +101,54 @@ impl<'a> BlockRow<'a> {
         Self { row, in_mcu: 0, across: 1, per_mcu: 1, first: 0, n_blocks }
     }
 
-    /// Block number `x` of those wanted; the last one where there are fewer.
+    /// The blocks wanted, one after the other; then the last one again and again.
     #[inline(always)]
-    pub(crate) fn block(&self, x: usize) -> &'a Block {
-        let x = self.first + x.min(self.n_blocks - 1);
-        let (mcu, within) =
-            if self.across == 1 { (x, 0) } else { (x / self.across, x % self.across) };
-        self.row.block(mcu * self.per_mcu + self.in_mcu + within)
+    pub(crate) fn walk(&self) -> Walk<'a> {
+        let (mcu, within) = (self.first / self.across, self.first % self.across);
+        Walk {
+            row: self.row,
+            idx: mcu * self.per_mcu + self.in_mcu + within,
+            within,
+            across: self.across,
+            to_next_mcu: self.per_mcu + 1 - self.across,
+            left: self.n_blocks,
+        }
+    }
+}
+
+/// See [`BlockRow::walk`].
+#[derive(Debug)]
+pub(crate) struct Walk<'a> {
+    row: &'a RowBlocks,
+    /// The next block's number in the row, and among those of its MCU that are side by side.
+    idx: usize,
+    within: usize,
+    across: usize,
+    /// From the last block of an MCU to the first of the next one.
+    to_next_mcu: usize,
+    /// Blocks that are left, with the last one.
+    left: usize,
+}
+
+impl<'a> Walk<'a> {
+    #[inline(always)]
+    pub(crate) fn next(&mut self) -> &'a Block {
+        let block = self.row.block(self.idx);
+        if self.left > 1 {
+            self.left -= 1;
+            self.within += 1;
+            self.idx += if self.within < self.across {
+                1
+            } else {
+                self.within = 0;
+                self.to_next_mcu
+            };
+        }
+        block
+    }
+
+    #[inline(always)]
+    pub(crate) fn several<const N: usize>(&mut self) -> [&'a Block; N] {
+        std::array::from_fn(|_| self.next())
     }
 }

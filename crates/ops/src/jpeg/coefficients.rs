@@ -35,7 +35,8 @@ impl Coefficients {
         &self.sizes[..self.n_components]
     }
 
-    /// Block row `y` of a component: coefficients in natural order (row by row).
+    /// Block row `y` of a component: the first coefficient of a block is DC, the others are
+    /// in the order in which the inverse DCT combines them.
     #[must_use]
     pub fn row(&self, component: usize, y: usize) -> &[Block] {
         self.planes[component].blocks(self.places(component, y))

@@ -1,4 +1,9 @@
-//! The order in which a block's coefficients are sent (T.81 figure A.6).
+//! The order in which a block's coefficients are sent (T.81 figure A.6), and the order in which they are
+//! kept ([`Block`]): the one in which the inverse DCT combines them.
+//!
+//! Its kernels multiply rows 2 and 6, 7 and 1, 5 and 3 in pairs, and after them columns in the same
+//! way. Kept as pairs, coefficients need no shuffles before that. Rows 0 and 4 stay whole, since their sum
+//! and difference come first. DC is the first one.
 
 use super::block::Block;
 
@@ -26,21 +31,66 @@ const NATURAL: [u8; 64] = {
     places
 };
 
-/// For a decoder that has gone on to coefficient number `next`: the natural place of the one
+/// The order of columns in which the inverse DCT combines them.
+const COLUMNS: [usize; 8] = [0, 4, 2, 6, 7, 1, 5, 3];
+
+/// For each natural place the place in a [`Block`]. Eight neighbours are rows 0, 4, the left and right halves
+/// of rows 2 and 6 in turn, then of 7 and 1, and of 5 and 3.
+const KEPT: [u8; 64] = {
+    /// For each row the first of its places, and how far these are apart.
+    const ROWS: [[u8; 2]; 8] =
+        [[0, 1], [33, 2], [16, 2], [49, 2], [8, 1], [48, 2], [17, 2], [32, 2]];
+    let mut places = [0; 64];
+    let mut row = 0;
+    while row < 8 {
+        let [mut place, apart] = ROWS[row];
+        let mut nth = 0;
+        while nth < 8 {
+            places[8 * row + COLUMNS[nth]] = place;
+            place += apart;
+            nth += 1;
+        }
+        row += 1;
+    }
+    places
+};
+
+/// For each coefficient in the order of sending its place in a [`Block`].
+const PLACES: [u8; 64] = {
+    let mut places = [0; 64];
+    let mut number = 0;
+    while number < 64 {
+        places[number] = KEPT[NATURAL[number] as usize];
+        number += 1;
+    }
+    places
+};
+
+/// For a decoder that has gone on to coefficient number `next`: the place of the one
 /// before it, plus one. Where a run or a mark leads out of the block, a place far behind it.
 pub(crate) const AFTER: [u8; 256] = {
     let mut after = [u8::MAX; 256];
     let mut next = 1;
     while next <= 64 {
-        after[next] = NATURAL[next - 1] + 1;
+        after[next] = PLACES[next - 1] + 1;
         next += 1;
     }
     after
 };
 
-/// The natural place of coefficient number `zigzag` (below 64).
+/// The natural place of coefficient number `zigzag` (below 64): row by row, as tables of steps are kept.
 pub(crate) const fn natural(zigzag: usize) -> usize {
     NATURAL[zigzag] as usize
+}
+
+/// The place of coefficient number `zigzag` (below 64) in a [`Block`].
+pub(crate) const fn place_of(zigzag: usize) -> usize {
+    PLACES[zigzag] as usize
+}
+
+/// The place in a [`Block`] of the coefficient in this row and column, as `8 · row + column`.
+pub(crate) const fn kept(natural: usize) -> usize {
+    KEPT[natural] as usize
 }
 
 /// Bit k is set when coefficient number k, in the order of sending, is not zero.
@@ -56,13 +106,13 @@ pub(crate) fn not_zero(block: &Block) -> u64 {
     })
 }
 
-/// For each row of a block and each set of its columns: the bits of these coefficients in
-/// the order of sending.
+/// For each eight neighbours of a block and each set of these: the bits of these coefficients in the order
+/// of sending.
 static SENT: [[u64; 256]; 8] = {
     let mut sent = [[0; 256]; 8];
     let mut k = 0;
     while k < 64 {
-        let (row, column) = (natural(k) / 8, natural(k) % 8);
+        let (row, column) = (place_of(k) / 8, place_of(k) % 8);
         let mut columns = 0;
         while columns < 256 {
             sent[row][columns] |= ((columns as u64 >> column) & 1) << k;
@@ -86,10 +136,25 @@ mod tests {
             20, 22, 33, 38, 46, 51, 55, 60, 21, 34, 37, 47, 50, 56, 59, 61, 35, 36, 48,
             49, 57, 58, 62, 63,
         ];
-        for (place, number) in numbers.into_iter().enumerate() {
-            assert_eq!(natural(number), place);
-            assert_eq!(usize::from(AFTER[number + 1]), place + 1);
+        for (at, number) in numbers.into_iter().enumerate() {
+            assert_eq!(natural(number), at);
+            assert_eq!(place_of(number), kept(at));
+            assert_eq!(usize::from(AFTER[number + 1]), kept(at) + 1);
         }
         assert!(AFTER[65..].iter().all(|&place| place > 64));
+    }
+
+    /// Row · 8 + column of what is kept at each place.
+    #[test]
+    fn blocks_are_kept_as_the_transform_combines_them() {
+        let expected = [
+            0, 4, 2, 6, 7, 1, 5, 3, 32, 36, 34, 38, 39, 33, 37, 35, 16, 48, 20, 52, 18,
+            50, 22, 54, 23, 55, 17, 49, 21, 53, 19, 51, 56, 8, 60, 12, 58, 10, 62, 14,
+            63, 15, 57, 9, 61, 13, 59, 11, 40, 24, 44, 28, 42, 26, 46, 30, 47, 31, 41,
+            25, 45, 29, 43, 27,
+        ];
+        for (place, at) in expected.into_iter().enumerate() {
+            assert_eq!(kept(at), place);
+        }
     }
 }

@@ -22,7 +22,7 @@ use crate::jpeg::file::code::Class;
 use crate::jpeg::file::frame::{BLOCK, Component, Frame, MAX_MCU_BLOCKS, Process};
 use crate::jpeg::file::header::{self, Next, Tables};
 use crate::jpeg::transform::idct::Steps;
-use crate::jpeg::zigzag::natural;
+use crate::jpeg::zigzag::place_of;
 use crate::jpeg::{Broken, damaged, unreadable, unsupported};
 
 /// Most scans of a file. Real files have about ten; a hostile one may hold thousands of empty
@@ -470,5 +470,5 @@ impl<'a> Reader<'a> {
 
 /// Coefficient number `k` in the order of sending, if it lies before `end`.
 fn place(block: &mut Block, k: usize, end: usize) -> Result<&mut i16, Broken> {
-    if k < end { Ok(&mut block[natural(k)]) } else { Err(Broken) }
+    if k < end { Ok(&mut block[place_of(k)]) } else { Err(Broken) }
 }

@@ -16,7 +16,7 @@
 //! * looking ahead of the third symbol, not behind it ([`Reader::last_step`]): the load is
 //!   done when the symbol's length is known.
 //!
-//! Coefficients go to their natural places (row by row). Read `whole.rs` next.
+//! Coefficients go to the places that `zigzag.rs` says. Read `whole.rs` next.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "counts and values are kept in as many bits as they need; the rest is cut off on purpose"

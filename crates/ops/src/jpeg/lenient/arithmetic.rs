@@ -9,7 +9,7 @@
 )]
 
 use super::markers::{Conditioning, Headers, Selected, Spread};
-use super::scan::{Mcu, Pass, natural};
+use super::scan::{Mcu, Pass, place_of};
 use super::states::{FIXED, STATES, SWITCH};
 use super::stream::{Pieces, Stop, Stream};
 use crate::jpeg::block::Block;
@@ -249,7 +249,7 @@ impl Arithmetic {
                 }
             }
             let value = self.value(stream, (magnitude, is_negative), bin + 14)?;
-            block[natural(k)] = (value << self.dc_shift()) as i16;
+            block[place_of(k)] = (value << self.dc_shift()) as i16;
             k += 1;
         }
         Ok(Ok(()))
@@ -284,14 +284,14 @@ impl Arithmetic {
         let first = FIRST_AC + self.selected[place].ac_table * AC_BINS;
         let one = 1_i16 << self.shift;
         let [mut k, last] = self.band;
-        let ended = (1..=last).rev().find(|&k| block[natural(k)] != 0).unwrap_or(0);
+        let ended = (1..=last).rev().find(|&k| block[place_of(k)] != 0).unwrap_or(0);
         while k <= last {
             let mut bin = first + 3 * (k - 1);
             if k > ended && self.decide(stream, bin)? {
                 break;
             }
             loop {
-                let coefficient = &mut block[natural(k)];
+                let coefficient = &mut block[place_of(k)];
                 if *coefficient != 0 {
                     if self.decide(stream, bin + 2)? {
                         let step = if *coefficient < 0 { -one } else { one };

@@ -9,7 +9,7 @@
 
 use super::bits::{Ahead, Buffer, Careful, ReadBits, Table};
 use super::markers::{Headers, ScanHeader, Spread};
-use super::scan::{Mcu, Pass, natural};
+use super::scan::{Mcu, Pass, place_of};
 use super::stream::{Stop, Stream, fault};
 use crate::jpeg::block::Block;
 use crate::jpeg::file::code::{Class, Code};
@@ -143,7 +143,7 @@ impl Huffman {
                 }
                 k += run;
                 if size > 0 {
-                    block[natural(k)] = bits.value(size)? as i16;
+                    block[place_of(k)] = bits.value(size)? as i16;
                 }
                 k += 1;
             }
@@ -210,7 +210,7 @@ impl Huffman {
             }
             k += usize::from(run);
             if size > 0 {
-                block[natural(k)] = (bits.value(size)? << self.shift) as i16;
+                block[place_of(k)] = (bits.value(size)? << self.shift) as i16;
             }
             k += 1;
         }
@@ -239,7 +239,7 @@ impl Huffman {
             }
             let is_positive = size > 0 && bits.bit()?;
             while k <= last {
-                let coefficient = &mut block[natural(k)];
+                let coefficient = &mut block[place_of(k)];
                 if *coefficient != 0 {
                     self.refine(bits, coefficient)?;
                 } else if run == 0 {
@@ -251,7 +251,7 @@ impl Huffman {
             }
             if size > 0 {
                 let one = 1 << self.shift;
-                block[natural(k)] = if is_positive { one } else { -one };
+                block[place_of(k)] = if is_positive { one } else { -one };
             }
             k += 1;
         }
@@ -259,7 +259,7 @@ impl Huffman {
             return Ok(0);
         }
         for k in k..=last {
-            let coefficient = &mut block[natural(k)];
+            let coefficient = &mut block[place_of(k)];
             if *coefficient != 0 {
                 self.refine(bits, coefficient)?;
             }

@@ -7,11 +7,12 @@ use super::stream::{Stop, fault};
 use crate::jpeg::block::Block;
 use crate::jpeg::coefficients::Coefficients;
 use crate::jpeg::file::frame::{BLOCK, Component, MAX_MCU_BLOCKS};
+use crate::jpeg::zigzag;
 
-/// Natural place of coefficient number `k` in zigzag order; a number beyond the block, which
+/// The place in a block of coefficient number `k` in zigzag order; a number beyond the block, which
 /// damaged data lead to, is that of the last coefficient.
-pub(super) fn natural(k: usize) -> usize {
-    crate::jpeg::zigzag::natural(k.min(63))
+pub(super) fn place_of(k: usize) -> usize {
+    zigzag::place_of(k.min(63))
 }
 
 /// The blocks of a frame, counted as libjpeg does: the factors of a lone component count, too.

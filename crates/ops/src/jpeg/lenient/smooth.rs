@@ -9,11 +9,12 @@
 )]
 
 use super::markers::ScanHeader;
-use super::scan::{Grid, natural};
+use super::scan::{Grid, place_of};
 use super::stream::Stream;
 use crate::jpeg::block::Block;
 use crate::jpeg::coefficients::Coefficients;
 use crate::jpeg::file::header::Quantisation;
+use crate::jpeg::zigzag::natural;
 
 /// The DC and the coefficients that may be estimated, in zigzag order.
 const N_ESTIMATED: usize = 10;
@@ -208,7 +209,7 @@ fn estimate(
         (size as i32, scaled < 0)
     };
     for (k, kernel) in (1..).zip(kernels) {
-        let (missing, coefficient) = (missing[k], &mut block[natural(k)]);
+        let (missing, coefficient) = (missing[k], &mut block[place_of(k)]);
         if missing == 0 || *coefficient != 0 {
             continue;
         }

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use crate::jpeg::Broken;
 use crate::jpeg::block::Block;
-use crate::jpeg::zigzag::{natural, not_zero};
+use crate::jpeg::zigzag::{kept, not_zero, place_of};
 use crate::kernels::Level;
 use crate::kernels::vectors::soon_read;
 
@@ -107,7 +107,7 @@ fn read(window: &[u8; WINDOW], block: &mut Block) -> Result<usize, Broken> {
         let eight = window[at..].first_chunk().expect("in the window");
         let mut values = u64::from_le_bytes(*eight);
         for _ in 0..8 {
-            block[natural(mask.trailing_zeros() as usize + 1)] = signed(values, width);
+            block[place_of(mask.trailing_zeros() as usize + 1)] = signed(values, width);
             values >>= width;
             mask &= mask - 1;
             if mask == 0 {
@@ -144,8 +144,10 @@ fn exceptions(
     let list = window.get(at + 1..end).ok_or(Broken)?;
     for exception in list.chunks_exact(3) {
         let [place, low, high] = [exception[0], exception[1], exception[2]];
-        let slot = block.get_mut(usize::from(place)).filter(|_| place > 0);
-        *slot.ok_or(Broken)? = i16::from_le_bytes([low, high]);
+        if !(1..64).contains(&place) {
+            return Err(Broken);
+        }
+        block[kept(place.into())] = i16::from_le_bytes([low, high]);
     }
     Ok(end)
 }
@@ -230,7 +232,7 @@ struct Numbers {
     groups: [u64; 8],
     /// What the first values, and the others, have in bits besides the sign.
     bits: [u8; 2],
-    /// Bit p is set when the coefficient at natural place p is beyond [`LARGEST`].
+    /// Bit p is set when the coefficient at place p is beyond [`LARGEST`].
     large: u64,
 }
 
@@ -311,7 +313,7 @@ fn numbers(block: &Block) -> Numbers {
     let mut rest = mask;
     let mut nth = 0;
     while rest != 0 {
-        let place = natural(rest.trailing_zeros() as usize + 1);
+        let place = place_of(rest.trailing_zeros() as usize + 1);
         let value = block[place];
         rest &= rest - 1;
         let is_large = value.unsigned_abs() > LARGEST.unsigned_abs();
@@ -329,12 +331,12 @@ fn numbers(block: &Block) -> Numbers {
 
 fn write_exceptions(block: &Block, large: u64, out: &mut Written) {
     out.extend(&[large.count_ones() as u8]);
-    let mut rest = large;
-    while rest != 0 {
-        let place = rest.trailing_zeros();
-        rest &= rest - 1;
-        let [low, high] = block[place as usize].to_le_bytes();
-        out.extend(&[place as u8, low, high]);
+    for natural in 1..64_u8 {
+        let place = kept(natural.into());
+        if large >> place & 1 != 0 {
+            let [low, high] = block[place].to_le_bytes();
+            out.extend(&[natural, low, high]);
+        }
     }
 }
 
@@ -512,7 +514,7 @@ mod tests {
         (all, 1..=64_usize, -2048..2048_i16).prop_map(|(values, n, dc)| {
             let mut block = [0; 64];
             for (k, value) in values.into_iter().enumerate().take(n) {
-                block[natural(k)] = value;
+                block[place_of(k)] = value;
             }
             block[0] = dc;
             block
@@ -548,7 +550,7 @@ mod tests {
             let mut block = [0; 64];
             for k in 1..64_u8 {
                 let width = widths[usize::from(k > 8)];
-                block[natural(k.into())] = value(k.into(), width);
+                block[place_of(k.into())] = value(k.into(), width);
             }
             check_round_trip(&block);
         }
@@ -558,11 +560,25 @@ mod tests {
     #[test]
     fn a_block_has_the_bytes_of_the_specification() {
         let mut block = [0; 64];
-        (block[0], block[natural(1)], block[natural(3)]) = (-3, 2, -1);
+        (block[0], block[place_of(1)], block[place_of(3)]) = (-3, 2, -1);
         let mut bytes = Vec::new();
         write(&block, &mut bytes).unwrap();
         // 0xffd and one byte of mask; widths 2 and 0; bits 1 and 3; 2 is 1 = 01, −1 is 11.
         assert_eq!(bytes, [0xfd, 0x1f, 0x02, 0b101, 0b1101]);
+    }
+
+    /// By hand as well: exceptions come in the order of row · 8 + column, however a block is kept.
+    #[test]
+    fn exceptions_are_written_row_by_row() {
+        let mut block = [0; 64];
+        (block[kept(8)], block[kept(3)]) = (300, -200);
+        let mut bytes = Vec::new();
+        write(&block, &mut bytes).unwrap();
+        // Coefficients 2 and 6 in zigzag order: 127 is 126, −127 is itself, of 8 bits each.
+        let values = [0x00, 0x10, 0x09, 0b10_0010, 126, 0x81];
+        let exceptions = [2, 3, 0x38, 0xff, 8, 0x2c, 0x01];
+        assert_eq!(bytes, [&values[..], &exceptions].concat());
+        check_round_trip(&block);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use super::idct::portable::{BLOCKS, LANES, Lanes, transpose};
 use super::idct::{EVEN_2, EVEN_3, ODD_0, ODD_1, ODD_2, ODD_3, SUM_3, SUM_4};
 use crate::jpeg::block::RowBlocks;
 use crate::jpeg::file::header::Quantisation;
+use crate::jpeg::zigzag::kept;
 use crate::kernels::{Level, x86_kernel};
 
 /// The steps of T.81 Annex K.1: brightness, colour.
@@ -49,7 +50,7 @@ pub(crate) fn steps(quality: u8) -> [Quantisation; 2] {
     })
 }
 
-/// What a coefficient, times 8, is multiplied by instead of being divided: for each place what is
+/// What a coefficient, times 8, is multiplied by instead of being divided: for each coefficient, row by row, what is
 /// added, and two factors of which the upper half of the product counts (`compute_reciprocal`).
 #[derive(Debug, Clone)]
 pub(crate) struct Divisors {
@@ -168,12 +169,12 @@ pub(crate) fn eight_blocks(
         for (y, row) in rows.iter().enumerate() {
             let row: &[i16; 8] = row[8 * nth..].first_chunk().expect("inside the lanes");
             for (x, &value) in row.iter().enumerate() {
-                let place = 8 * y + x;
-                let sum = value.unsigned_abs() + divisors.round[place];
+                let at = 8 * y + x;
+                let sum = value.unsigned_abs() + divisors.round[at];
                 let product =
-                    upper(upper(sum, divisors.reciprocal[place]), divisors.scale[place]);
+                    upper(upper(sum, divisors.reciprocal[at]), divisors.scale[at]);
                 let quotient = product.cast_signed();
-                block[place] = if value < 0 { -quotient } else { quotient };
+                block[kept(at)] = if value < 0 { -quotient } else { quotient };
             }
         }
     }
@@ -267,9 +268,10 @@ mod tests {
                 &Divisors::new(&[1; 64]),
                 &mut out,
             );
-            for (place, &got) in out.block(3).iter().enumerate() {
-                let exact = forward_dct(&samples[24..], place % 8, place / 8);
-                assert!((f64::from(got) - exact).abs() <= 1.0, "{place}: {got}, {exact}");
+            for at in 0..64 {
+                let got = out.block(3)[kept(at)];
+                let exact = forward_dct(&samples[24..], at % 8, at / 8);
+                assert!((f64::from(got) - exact).abs() <= 1.0, "{at}: {got}, {exact}");
             }
         }
     }

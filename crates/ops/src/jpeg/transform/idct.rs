@@ -12,10 +12,9 @@
     reason = "values are clamped to the type they become"
 )]
 
-#[cfg(any(test, target_arch = "x86_64"))]
-use crate::jpeg::block::Block;
-use crate::jpeg::block::BlockRow;
+use crate::jpeg::block::{Block, BlockRow};
 use crate::jpeg::file::header::Quantisation;
+use crate::jpeg::zigzag::kept;
 use crate::kernels::{Level, x86_kernel};
 
 pub(crate) mod portable;
@@ -28,22 +27,26 @@ use self::x86::{avx2, avx512};
 /// Bytes that a kernel may write at once: rows of a plane are as long as a multiple of it.
 pub(crate) const STORE: usize = 32;
 
-/// The steps of a quantisation table, as they are multiplied: modulo 2^16.
+/// The steps of a quantisation table, as they are multiplied: modulo 2^16, and in the order of a [`Block`].
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-pub(crate) struct Steps(pub(super) [i16; 64]);
+pub(crate) struct Steps(pub(super) Block);
 
 impl Steps {
     /// Of a component without a table.
     pub(crate) const ZERO: Self = Self([0; 64]);
 
     pub(crate) fn new(table: &Quantisation) -> Self {
-        Self(table.map(u16::cast_signed))
+        let mut steps = [0; 64];
+        for (natural, &step) in table.iter().enumerate() {
+            steps[kept(natural)] = step.cast_signed();
+        }
+        Self(steps)
     }
 
     /// The table that they are of.
     pub(crate) fn table(&self) -> Quantisation {
-        self.0.map(i16::cast_unsigned)
+        std::array::from_fn(|natural| self.0[kept(natural)].cast_unsigned())
     }
 }
 
@@ -68,18 +71,30 @@ pub(crate) fn block_row(
     x86_kernel!(level, block_row(blocks, steps, out, stride), portable::block_row);
 }
 
-/// The blocks `range` of a row; those beyond its end are left out.
+/// Eight rows of samples, in parts of which each is written at once.
 #[cfg(any(test, target_arch = "x86_64"))]
-fn scalar(
-    blocks: BlockRow<'_>,
-    range: std::ops::Range<usize>,
+type Rows<'a, const PART: usize> = [&'a mut [[u8; PART]]; 8];
+
+/// The rows that [`block_row`] writes.
+#[cfg(any(test, target_arch = "x86_64"))]
+#[inline(always)]
+fn rows<const PART: usize>(out: &mut [u8], stride: usize) -> Rows<'_, PART> {
+    let mut rows = out.chunks_mut(stride);
+    std::array::from_fn(|_| rows.next().expect("8 rows").as_chunks_mut().0)
+}
+
+/// Part `part` of these rows, of blocks that lie side by side there.
+#[cfg(any(test, target_arch = "x86_64"))]
+fn scalar<const PART: usize>(
+    blocks: &[&Block],
     steps: &Steps,
-    (out, stride): (&mut [u8], usize),
+    rows: &mut Rows<'_, PART>,
+    part: usize,
 ) {
-    for x in range.start..range.end.min(blocks.n_blocks) {
-        let samples = block(blocks.block(x), steps);
-        for (y, row) in samples.iter().enumerate() {
-            out[y * stride + x * 8..][..8].copy_from_slice(row);
+    for (nth, coefficients) in blocks.iter().enumerate() {
+        let samples = block(coefficients, steps);
+        for (row, samples) in rows.iter_mut().zip(&samples) {
+            row[part][8 * nth..8 * nth + 8].copy_from_slice(samples);
         }
     }
 }
@@ -87,11 +102,16 @@ fn scalar(
 /// The samples of one block, by row and column.
 #[cfg(any(test, target_arch = "x86_64"))]
 pub(crate) fn block(coefficients: &Block, steps: &Steps) -> [[u8; 8]; 8] {
-    let mut rows = [[0; 8]; 8];
-    for (place, (&coefficient, &step)) in coefficients.iter().zip(&steps.0).enumerate() {
-        rows[place / 8][place % 8] = coefficient.wrapping_mul(step);
+    let by_row = |of: &Block| -> [[i16; 8]; 8] {
+        std::array::from_fn(|y| std::array::from_fn(|x| of[kept(8 * y + x)]))
+    };
+    let (mut rows, steps) = (by_row(coefficients), by_row(&steps.0));
+    let is_first_row_only = rows[1..].as_flattened().iter().all(|&number| number == 0);
+    for (row, steps) in rows.iter_mut().zip(&steps) {
+        for (coefficient, &step) in row.iter_mut().zip(steps) {
+            *coefficient = coefficient.wrapping_mul(step);
+        }
     }
-    let is_first_row_only = coefficients[8..].iter().all(|&coefficient| coefficient == 0);
     let after_columns = if is_first_row_only {
         [rows[0].map(|value| value.wrapping_shl(2)); 8]
     } else {
@@ -226,11 +246,11 @@ mod tests {
         let mut state = 1_u32;
         for _ in 0..50 {
             let mut coefficients = [0; 64];
-            for (k, coefficient) in coefficients.iter_mut().enumerate() {
+            for k in 0..64 {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 let spread = 200 / (1 + u32::try_from(k / 8 + k % 8).unwrap());
                 let drawn = ((state >> 16) % (2 * spread + 1)).cast_signed();
-                *coefficient = (drawn - spread.cast_signed()) as i16;
+                coefficients[kept(k)] = (drawn - spread.cast_signed()) as i16;
             }
             let got = block(&coefficients, &Steps([1; 64]));
             for (y, row) in got.iter().enumerate() {
@@ -247,10 +267,9 @@ mod tests {
             let scale = if k == 0 { 0.5_f64.sqrt() } else { 1.0 };
             scale * (((2 * n + 1) * k) as f64 * std::f64::consts::PI / 16.0).cos()
         };
-        let sum: f64 = coefficients
-            .iter()
-            .enumerate()
-            .map(|(k, &c)| f64::from(c) * angle(x, k % 8) * angle(y, k / 8))
+        let sum: f64 = (0..64)
+            .map(|k| (k, f64::from(coefficients[kept(k)])))
+            .map(|(k, coefficient)| coefficient * angle(x, k % 8) * angle(y, k / 8))
             .sum();
         128.0 + sum / 4.0
     }
@@ -265,6 +284,7 @@ mod tests {
             bits in 1..=16_u32,
         ) {
             let mut state = seed | 1;
+            let of_first_row = |place| (0..8).any(|column| kept(column) == place);
             let is_sparse = seed.is_multiple_of(3);
             let mut number = move || {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
@@ -273,7 +293,7 @@ mod tests {
             let steps = Steps(std::array::from_fn(|_| number()));
             let all: Vec<Block> = (0..n_blocks + first)
                 .map(|_| {
-                    std::array::from_fn(|i| if is_sparse && i > 7 { 0 } else { number() })
+                    std::array::from_fn(|i| if is_sparse && !of_first_row(i) { 0 } else { number() })
                 })
                 .collect();
             let row = row_of(&all);
@@ -286,8 +306,12 @@ mod tests {
                 let rows = out.chunks(stride).map(|row| row[..n_blocks * 8].to_vec());
                 rows.collect::<Vec<_>>()
             };
-            let meaning =
-                run(&|out| scalar(blocks, 0..n_blocks, &steps, (out, stride)));
+            let meaning = run(&|out| {
+                let mut rows = rows::<8>(out, stride);
+                for (x, block) in all[first..].iter().enumerate() {
+                    scalar(&[block], &steps, &mut rows, x);
+                }
+            });
             for level in Level::available() {
                 let got = run(&|out| block_row(level, blocks, &steps, out, stride));
                 prop_assert!(got == meaning, "{}", level.name());

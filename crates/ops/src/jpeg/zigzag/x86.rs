@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Block, NATURAL};
+use super::{Block, PLACES};
 use crate::kernels::vectors::load_512;
 
 /// A byte for each coefficient of a block.
@@ -11,15 +11,15 @@ use crate::kernels::vectors::load_512;
 #[repr(C, align(64))]
 pub(crate) struct Bytes(pub(crate) [u8; 64]);
 
-/// For each coefficient in the order of sending its natural place.
-const PLACES: Bytes = Bytes(NATURAL);
+/// For each coefficient in the order of sending its place.
+const FROM: Bytes = Bytes(PLACES);
 
-/// For each natural place its coefficient's number.
+/// For each place its coefficient's number.
 pub(crate) const ZIGZAG: Bytes = {
     let mut numbers = [0; 64];
     let mut number = 0_u8;
     while number < 64 {
-        numbers[NATURAL[number as usize] as usize] = number;
+        numbers[PLACES[number as usize] as usize] = number;
         number += 1;
     }
     Bytes(numbers)
@@ -36,7 +36,7 @@ pub(crate) struct Sent {
     pub(crate) values: __m512i,
     /// Bit k is set when coefficient number k is not zero.
     pub(crate) not_zero: u64,
-    /// Bit p is set when the one at natural place p is beyond ±127.
+    /// Bit p is set when the one at place p is beyond ±127.
     pub(crate) large: u64,
 }
 
@@ -49,8 +49,8 @@ pub(crate) fn sent_at_once(block: &Block) -> Sent {
     let above = load_512::<i16, 32>(above.try_into().expect("half a block"));
     let below = load_512::<i16, 32>(below.try_into().expect("half a block"));
     let bytes = [above, below].map(|half| _mm512_cvtsepi16_epi8(half));
-    let natural = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(bytes[0]), bytes[1]);
-    let sent = _mm512_maskz_permutexvar_epi8(!1, load_512(&PLACES.0), natural);
+    let kept = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(bytes[0]), bytes[1]);
+    let sent = _mm512_maskz_permutexvar_epi8(!1, load_512(&FROM.0), kept);
     let not_zero = _mm512_test_epi8_mask(sent, sent);
     let values = _mm512_maskz_compress_epi8(not_zero, sent);
     let smallest = _mm512_set1_epi8(-LARGEST);

@@ -1,7 +1,7 @@
 //! Unpacking with NEON: all values of a block at once, sixteen to a vector.
 //!
 //! Instead of moving values to their places, every place finds its own: the bits of the mask
-//! up to it are counted. Counted in natural order, values need no second move. No branch
+//! up to it are counted. Counted in the order of places, values need no second move. No branch
 //! depends on what values there are: a block takes 50 cycles, the scalar code 59 with 6
 //! values and 125 with 16 (not measured but modelled: llvm-mca 19, Neoverse N1; wrong guesses
 //! of the scalar loop come on top). Blocks are written by the scalar code. The meaning is in
@@ -129,7 +129,7 @@ fn numbered(top: int8x16_t, to_width: int8x16_t) -> int8x16_t {
 
 static PLACES: [Places<16>; 4] = places();
 
-/// For each natural place which value comes there; 64 or more where none does. Bit k of the
+/// For each place which value comes there; 64 or more where none does. Bit k of the
 /// mask stands for coefficient k.
 #[inline]
 #[target_feature(enable = "neon")]

@@ -1,6 +1,6 @@
-//! Where the mask of a block tells of each natural place, for kernels in which every place finds its value.
+//! Where the mask of a block tells of each place, for kernels in which every place finds its value.
 
-use crate::jpeg::zigzag::natural;
+use crate::jpeg::zigzag::place_of;
 
 /// Where the bits of a mask stand that tell of `N` coefficients.
 #[derive(Debug)]
@@ -13,14 +13,14 @@ pub(super) struct Places<const N: usize> {
     pub(super) up_to: [u8; N],
 }
 
-/// For all natural places, of which each part has `N`.
+/// For all places, of which each part has `N`.
 pub(super) const fn places<const N: usize, const PARTS: usize>() -> [Places<N>; PARTS] {
     const { assert!(N * PARTS == 64, "all places of a block") };
     let mut places =
         [const { Places { byte: [0; N], bit: [0; N], up_to: [0; N] } }; PARTS];
     let mut number = 0;
     while number < 64 {
-        let (part, at) = (natural(number) / N, natural(number) % N);
+        let (part, at) = (place_of(number) / N, place_of(number) % N);
         let bit = 1 << (number % 8);
         places[part].byte[at] = (number / 8) as u8;
         places[part].bit[at] = bit;

@@ -23,7 +23,7 @@ use crate::jpeg::coefficients::Coefficients;
 use crate::jpeg::file::Opened;
 use crate::jpeg::file::code::{Class, Code};
 use crate::jpeg::file::frame::Component;
-use crate::jpeg::zigzag::{natural, not_zero};
+use crate::jpeg::zigzag::{not_zero, place_of};
 use crate::kernels::Level;
 
 #[cfg(target_arch = "x86_64")]
@@ -309,7 +309,7 @@ fn put_block(
         rest &= rest - 1;
         let run = k - next;
         next = k + 1;
-        let value = i32::from(block[natural(k as usize)]);
+        let value = i32::from(block[place_of(k as usize)]);
         bits = match codes.pairs.entry(run, value) {
             Some(entry) => bits.put((u64::from(entry >> 8), entry & 0xff), window),
             None => bits.put_rare(&codes.ac, run, value, window),
@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(not_zero(&[-1; 64]), u64::MAX);
         for k in 0..64 {
             let mut block = [0; 64];
-            block[natural(k)] = 1 << (k % 16);
+            block[place_of(k)] = 1 << (k % 16);
             assert_eq!(not_zero(&block), 1 << k);
         }
     }
@@ -444,9 +444,9 @@ mod tests {
     fn a_block_is_written_as_the_standard_says() {
         let mut block = [0; 64];
         block[0] = 5;
-        block[natural(1)] = -1;
-        block[natural(19)] = 2;
-        block[natural(20)] = 100;
+        block[place_of(1)] = -1;
+        block[place_of(19)] = 2;
+        block[place_of(20)] = 100;
         let bits = concat!(
             "100",
             "101", // 5, of 3 bits

@@ -7,7 +7,7 @@
 macro_rules! forward {
     ($cpu:ty, $blocks:literal, $features:literal) => {
         use crate::jpeg::transform::forward::{Divisors, RowBlocks};
-        use crate::jpeg::transform::idct::x86::factors;
+        use crate::jpeg::transform::idct::x86::{PAIRS, factors};
         use crate::jpeg::transform::idct::{
             EVEN_2, EVEN_3, ODD_0, ODD_1, ODD_2, ODD_3, SUM_3, SUM_4,
         };
@@ -52,8 +52,26 @@ macro_rules! forward {
                 for (y, row) in rows.iter_mut().enumerate() {
                     *row = divide(*row, y, divisors);
                 }
-                store_blocks(rows, out, first);
+                store_blocks(arranged(rows), out, first);
             }
+        }
+
+        /// Rows of blocks to what these are kept as: see `zigzag.rs`.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn arranged(rows: [V; 8]) -> [V; 8] {
+            let [r0, r1, r2, r3, r4, r5, r6, r7] =
+                rows.map(|row| shuffle8(row, repeat(load_row(&PAIRS))));
+            [
+                r0,
+                r4,
+                unpack_low16(r2, r6),
+                unpack_high16(r2, r6),
+                unpack_low16(r7, r1),
+                unpack_high16(r7, r1),
+                unpack_low16(r5, r3),
+                unpack_high16(r5, r3),
+            ]
         }
 
         /// Rows become columns, in each block.

@@ -2,7 +2,8 @@
 //! vector instructions of, on any processor. For processors without a kernel of their own.
 
 use super::{Steps, sample, transform};
-use crate::jpeg::block::BlockRow;
+use crate::jpeg::block::{Block, BlockRow};
+use crate::jpeg::zigzag::kept;
 
 /// Blocks that are transformed side by side; and their columns.
 pub(crate) const BLOCKS: usize = 8;
@@ -18,9 +19,10 @@ pub(super) fn block_row(
     out: &mut [u8],
     stride: usize,
 ) {
+    let mut walk = blocks.walk();
     for first in (0..blocks.n_blocks).step_by(BLOCKS) {
         let n = BLOCKS.min(blocks.n_blocks - first);
-        let samples = eight(blocks, first, steps);
+        let samples = eight(walk.several(), steps);
         for (y, row) in samples.iter().enumerate() {
             let out = &mut out[y * stride + first * 8..][..n * 8];
             out.copy_from_slice(&row[..n * 8]);
@@ -28,18 +30,18 @@ pub(super) fn block_row(
     }
 }
 
-/// The samples of the blocks from `first` on, by row; see [`super::block`].
-fn eight(blocks: BlockRow<'_>, first: usize, steps: &Steps) -> [[u8; LANES]; 8] {
+/// The samples of these blocks, by row; see [`super::block`].
+fn eight(blocks: [&Block; BLOCKS], steps: &Steps) -> [[u8; LANES]; 8] {
     let mut rows = [[0; LANES]; 8];
     let mut is_flat = [false; BLOCKS];
-    for nth in 0..BLOCKS {
-        let block = blocks.block(first + nth);
+    for (nth, block) in blocks.into_iter().enumerate() {
         let mut below = 0;
-        for y in 0..8 {
-            let row = &mut rows[y][8 * nth..8 * nth + 8];
+        for (y, row) in rows.iter_mut().enumerate() {
+            let row = &mut row[8 * nth..8 * nth + 8];
             for (x, value) in row.iter_mut().enumerate() {
-                let coefficient = block[8 * y + x];
-                *value = coefficient.wrapping_mul(steps.0[8 * y + x]);
+                let place = kept(8 * y + x);
+                let coefficient = block[place];
+                *value = coefficient.wrapping_mul(steps.0[place]);
                 below |= if y > 0 { coefficient } else { 0 };
             }
         }

@@ -9,8 +9,9 @@ pub(in crate::jpeg) const fn factors([a, b]: [i32; 2]) -> i32 {
 }
 
 /// Where the bytes of eight 16-bit elements of a row come from, so that those that the transform
-/// combines are neighbours: 0 and 4, 2 and 6, 7 and 1, 5 and 3.
-const PAIRS: [u8; 16] = [0, 1, 8, 9, 4, 5, 12, 13, 14, 15, 2, 3, 10, 11, 6, 7];
+/// combines are neighbours: 0 and 4, 2 and 6, 7 and 1, 5 and 3. Blocks are kept so.
+pub(in crate::jpeg) const PAIRS: [u8; 16] =
+    [0, 1, 8, 9, 4, 5, 12, 13, 14, 15, 2, 3, 10, 11, 6, 7];
 
 /// The same, to exchange the elements of each pair.
 const SWAP: [u8; 16] = [2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13];
@@ -23,9 +24,9 @@ const ACROSS: [u8; 16] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
 macro_rules! islow {
     ($cpu:ident, $features:literal) => {
         use crate::jpeg::block::{Block, BlockRow};
-        use crate::jpeg::transform::idct::x86::{ACROSS, PAIRS, SWAP, factors};
+        use crate::jpeg::transform::idct::x86::{ACROSS, SWAP, factors};
         use crate::jpeg::transform::idct::{
-            EVEN_2, EVEN_3, ODD_0, ODD_1, ODD_2, ODD_3, SUM_3, SUM_4, Steps, scalar,
+            EVEN_2, EVEN_3, ODD_0, ODD_1, ODD_2, ODD_3, SUM_3, SUM_4, Steps, rows, scalar,
         };
         use crate::kernels::$cpu;
         use crate::kernels::compiled::door;
@@ -39,36 +40,23 @@ macro_rules! islow {
             stride: usize,
         ) = transform_row);
 
-        /// Down the columns: rows of each block to rows of 16-bit values.
+        /// Down the columns: blocks as they are kept, to rows of 16-bit values whose elements lie as [`PAIRS`]
+        /// says.
+        ///
+        /// [`PAIRS`]: crate::jpeg::transform::idct::x86::PAIRS
         #[target_feature(enable = $features)]
         #[inline]
-        fn pass_down(v: [V; 8]) -> [V; 8] {
-            let (sum, difference) = (add16(v[0], v[4]), sub16(v[0], v[4]));
-            let (s, r) = (add16(v[7], v[3]), add16(v[5], v[1]));
+        fn pass_down(kept: [V; 8]) -> [V; 8] {
+            let [v0, v4, low_26, high_26, low_71, high_71, low_53, high_53] = kept;
+            let (sum, difference) = (add16(v0, v4), sub16(v0, v4));
             let round = splat32(1 << 10);
-            let half = |first, others: [V; 4]| {
+            let half = |first, v26, v71, v53| {
                 let t0 = add_products(round, first, splat32(factors([1 << 13, 0])));
                 let t1 = add_products(round, first, splat32(factors([0, 1 << 13])));
-                half([t0, t1], others)
+                half([t0, t1], [v26, add16(v71, swap(v53)), v71, v53])
             };
-            let low = half(
-                unpack_low16(sum, difference),
-                [
-                    unpack_low16(v[2], v[6]),
-                    unpack_low16(s, r),
-                    unpack_low16(v[7], v[1]),
-                    unpack_low16(v[5], v[3]),
-                ],
-            );
-            let high = half(
-                unpack_high16(sum, difference),
-                [
-                    unpack_high16(v[2], v[6]),
-                    unpack_high16(s, r),
-                    unpack_high16(v[7], v[1]),
-                    unpack_high16(v[5], v[3]),
-                ],
-            );
+            let low = half(unpack_low16(sum, difference), low_26, low_71, low_53);
+            let high = half(unpack_high16(sum, difference), high_26, high_71, high_53);
             std::array::from_fn(|i| {
                 pack32(shift_right32::<11>(low[i]), shift_right32::<11>(high[i]))
             })
@@ -79,7 +67,6 @@ macro_rules! islow {
         #[target_feature(enable = $features)]
         #[inline]
         fn pass_along([v04, v26, v71, v53]: [V; 4]) -> [V; 8] {
-            let swap = |pairs| shuffle8(pairs, repeat(load_128(&SWAP)));
             let (v40, v35) = (swap(v04), swap(v53));
             let first = splat32(factors([1 << 13, 0]));
             let round = splat32(1 << 17);
@@ -87,6 +74,13 @@ macro_rules! islow {
             let t1 = add_products(round, sub16(v04, v40), first);
             let columns = half([t0, t1], [v26, add16(v71, v35), v71, v53]);
             columns.map(|column| shift_right32::<18>(column))
+        }
+
+        /// The elements of each pair, exchanged.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn swap(pairs: V) -> V {
+            shuffle8(pairs, repeat(load_128(&SWAP)))
         }
 
         /// As `transform` of the scalar meaning, on pairs of 16-bit inputs; of elements 0 and
@@ -118,7 +112,7 @@ macro_rules! islow {
             ]
         }
 
-        /// Four rows of each block, whose elements lie as [`PAIRS`] says, to pairs of elements.
+        /// Four rows of each block, as `pass_down` makes them, to pairs of elements.
         #[target_feature(enable = $features)]
         #[inline]
         fn pairs([a, b, c, d]: [V; 4]) -> [V; 4] {
@@ -153,13 +147,12 @@ macro_rules! islow {
             all_equal16(shift_right16::<2>(shift_left16::<2>(first_row)), first_row)
         }
 
-        /// Dequantised rows to samples less 128, as `halves` has them: of the upper four rows, and of
+        /// Dequantised blocks to samples less 128, as `halves` has them: of the upper four rows, and of
         /// the lower.
         #[target_feature(enable = $features)]
         #[inline]
-        fn inverse(rows: [V; 8]) -> [[V; 2]; 2] {
-            let rows = pass_down(rows).map(|row| shuffle8(row, repeat(load_128(&PAIRS))));
-            let [a, b, c, d, e, f, g, h] = rows;
+        fn inverse(kept: [V; 8]) -> [[V; 2]; 2] {
+            let [a, b, c, d, e, f, g, h] = pass_down(kept);
             // Not one closure for both, which the compiler would not inline.
             let (upper, lower) = (pairs([a, b, c, d]), pairs([e, f, g, h]));
             let (upper, lower) = (pass_along(upper), pass_along(lower));
@@ -196,13 +189,15 @@ pub(in crate::jpeg) mod avx512 {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     fn transform_row(blocks: BlockRow<'_>, steps: &Steps, out: &mut [u8], stride: usize) {
-        let repeated = repeated(steps);
-        for x in (0..blocks.n_blocks).step_by(4) {
-            let rows = rows([0, 1, 2, 3].map(|i| blocks.block(x + i)));
+        let (repeated, mut out) = (repeated(steps), rows::<STORE>(out, stride));
+        let mut walk = blocks.walk();
+        for part in 0..blocks.n_blocks.div_ceil(4) {
+            let four = walk.several();
+            let kept = side_by_side(four);
             let dequantised: [V; 8] =
-                std::array::from_fn(|i| lower16(rows[i], repeated[i]));
+                std::array::from_fn(|i| lower16(kept[i], repeated[i]));
             if !is_ordinary(dequantised[0]) {
-                scalar(blocks, x..x + 4, steps, (&mut *out, stride));
+                scalar(&four, steps, &mut out, part);
                 continue;
             }
             for (four, [left, right]) in inverse(dequantised).into_iter().enumerate() {
@@ -210,12 +205,9 @@ pub(in crate::jpeg) mod avx512 {
                     let rows = _mm512_permutex2var_epi32(left, rows_of_four(two), right);
                     let rows = xor(rows, _mm512_set1_epi8(-128));
                     let y = 4 * four + 2 * two;
-                    store_row(
-                        &mut out[y * stride + x * 8..],
-                        _mm512_castsi512_si256(rows),
-                    );
+                    store_256(&mut out[y][part], _mm512_castsi512_si256(rows));
                     let lower = _mm512_extracti64x4_epi64::<1>(rows);
-                    store_row(&mut out[(y + 1) * stride + x * 8..], lower);
+                    store_256(&mut out[y + 1][part], lower);
                 }
             }
         }
@@ -240,19 +232,13 @@ pub(in crate::jpeg) mod avx512 {
         load(&PLACES[two])
     }
 
-    #[target_feature(enable = "avx512f")]
-    #[inline]
-    fn store_row(place: &mut [u8], samples: __m256i) {
-        store_256::<u8, STORE>(place.first_chunk_mut().expect("room for a row"), samples);
-    }
-
     #[target_feature(enable = "avx512bw")]
     #[inline]
     fn all_equal16(a: V, b: V) -> bool {
         _mm512_cmpeq_epi16_mask(a, b) == u32::MAX
     }
 
-    /// Each row of steps, once for each block.
+    /// Each eight steps, once for each block.
     #[target_feature(enable = "avx512f")]
     #[inline]
     fn repeated(Steps(steps): &Steps) -> [V; 8] {
@@ -264,10 +250,10 @@ pub(in crate::jpeg) mod avx512 {
         })
     }
 
-    /// The rows of four blocks: 128 bits of each register are of one block.
+    /// Eight neighbours of each block in a register, 128 bits of one block.
     #[target_feature(enable = "avx512f")]
     #[inline]
-    fn rows(blocks: [&Block; 4]) -> [V; 8] {
+    fn side_by_side(blocks: [&Block; 4]) -> [V; 8] {
         let load = |block: &Block, half: usize| -> V {
             let half: &[i16] = &block[32 * half..][..32];
             // SAFETY: `half` is as long as the register.
@@ -311,14 +297,16 @@ pub(in crate::jpeg) mod avx2 {
 
     #[target_feature(enable = "avx2")]
     fn transform_row(blocks: BlockRow<'_>, steps: &Steps, out: &mut [u8], stride: usize) {
-        for x in (0..blocks.n_blocks).step_by(2) {
-            let (a, b) = (blocks.block(x), blocks.block(x + 1));
+        let (mut walk, mut out) = (blocks.walk(), rows::<16>(out, stride));
+        for part in 0..blocks.n_blocks.div_ceil(2) {
+            let two: [&Block; 2] = walk.several();
             let dequantised: [V; 8] = std::array::from_fn(|i| {
-                let row = _mm256_set_m128i(load_row(b, i), load_row(a, i));
-                lower16(row, repeat(load_row(&steps.0, i)))
+                let [a, b] = two.map(|block| load_eight(block, i));
+                let kept = _mm256_set_m128i(b, a);
+                lower16(kept, repeat(load_eight(&steps.0, i)))
             });
             if !is_ordinary(dequantised[0]) {
-                scalar(blocks, x..x + 2, steps, (&mut *out, stride));
+                scalar(&two, steps, &mut out, part);
                 continue;
             }
             for (four, [left, right]) in inverse(dequantised).into_iter().enumerate() {
@@ -327,12 +315,9 @@ pub(in crate::jpeg) mod avx2 {
                     let rows = xor(rows, _mm256_set1_epi8(-128));
                     let rows = _mm256_permute4x64_epi64::<0b11_01_10_00>(rows);
                     let y = 4 * four + 2 * two;
-                    store_row(
-                        &mut out[y * stride + x * 8..],
-                        _mm256_castsi256_si128(rows),
-                    );
+                    store_row(&mut out[y][part], _mm256_castsi256_si128(rows));
                     let lower = _mm256_extracti128_si256::<1>(rows);
-                    store_row(&mut out[(y + 1) * stride + x * 8..], lower);
+                    store_row(&mut out[y + 1][part], lower);
                 }
             }
         }
@@ -346,16 +331,15 @@ pub(in crate::jpeg) mod avx2 {
 
     #[target_feature(enable = "avx2")]
     #[inline]
-    fn load_row(block: &Block, row: usize) -> __m128i {
-        let row: &[i16] = &block[8 * row..][..8];
-        // SAFETY: `row` is as long as the register.
-        unsafe { _mm_loadu_si128(row.as_ptr().cast()) }
+    fn load_eight(block: &Block, nth: usize) -> __m128i {
+        let eight: &[i16] = &block[8 * nth..][..8];
+        // SAFETY: `eight` is as long as the register.
+        unsafe { _mm_loadu_si128(eight.as_ptr().cast()) }
     }
 
     #[target_feature(enable = "avx2")]
     #[inline]
-    fn store_row(place: &mut [u8], samples: __m128i) {
-        let place = &mut place[..16];
+    fn store_row(place: &mut [u8; 16], samples: __m128i) {
         // SAFETY: `place` is as long as the register.
         unsafe { _mm_storeu_si128(place.as_mut_ptr().cast(), samples) };
     }

@@ -1,7 +1,7 @@
 //! Unpacking with AVX2: thirty-two values at once, and as many places.
 //!
-//! As with NEON, every place finds its value: the bits of the mask up to it are counted, in natural
-//! order. Values are moved by multiplications, since AVX2 does not shift 16-bit numbers by different
+//! As with NEON, every place finds its value: the bits of the mask up to it are counted, in the
+//! order of places. Values are moved by multiplications, since AVX2 does not shift 16-bit numbers by different
 //! counts, and `pdep` takes hundreds of cycles on Zen 1 and 2. The only branch on what values there are
 //! is whether there are more than 32. The meaning is in `blocks.rs`.
 
@@ -143,7 +143,7 @@ fn find<const FROM: i8>(values: __m256i, numbers: __m256i) -> __m256i {
     _mm256_or_si256(among_sixteen(first, FROM), among_sixteen(second, FROM + 16))
 }
 
-/// For each natural place which value comes there; 255 where none does. Bit k of the mask stands for
+/// For each place which value comes there; 255 where none does. Bit k of the mask stands for
 /// coefficient k.
 #[target_feature(enable = "avx2,popcnt")]
 #[inline]

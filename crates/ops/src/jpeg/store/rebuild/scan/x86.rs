@@ -138,7 +138,7 @@ struct LargeWords {
 impl LargeWords {
     const NONE: Self = Self { lanes: [0; 4], words: [[0; 16]; 4], lens: [[0; 16]; 4] };
 
-    /// Makes those of the natural places `large` of a block.
+    /// Makes those of the places `large` of a block.
     fn gather(&mut self, block: &Block, not_zero: u64, mut large: u64, codes: &Codes) {
         while large != 0 {
             let place = large.trailing_zeros() as usize & 63;
