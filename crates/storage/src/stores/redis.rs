@@ -7,54 +7,41 @@ mod values;
 
 pub(crate) use values::is_value;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::{self, Debug, Formatter};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{self, BoxFuture, FutureExt};
 use futures_util::stream::{self, BoxStream, StreamExt};
-use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, cmd, pipe};
-use tokio::runtime::{Handle, Id};
-use tokio::sync::Mutex;
+use redis::{Cmd, RedisError, cmd, pipe};
 
 use crate::address::{percent_decoded, without_login};
 use crate::objects::{arrivals, is_plain};
 use crate::retry::retried;
 use crate::{Arrivals, Identity, Listed, Objects, Put, StorageError};
-use values::{Expected, Failed, Number, Values};
+use values::{Expected, Failed, LONGEST_LINE, Number, Values};
 
-/// Connections for all but ranges: an answer on one waits for the answers before it.
-const N_CONNECTIONS: usize = 4;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// A connection that is silent for longer is replaced, early enough to ask once more before the run ends.
 const ANSWER_WITHIN: Duration = Duration::from_secs(4);
 /// Keys that the server looks at for one part of a listing.
 const SCAN_COUNT: u32 = 1000;
-
-/// A connection that may have to be opened again, with how often it was opened.
-type Slot = Mutex<(u64, Option<MultiplexedConnection>)>;
+/// The longest part of a listing that is read: keys that name files have at most 4,095 bytes each.
+const LONGEST_SCAN: usize = 8 << 20;
 
 /// The keys of a database that start with a prefix.
 pub(crate) struct Redis {
-    client: Client,
     values: Values,
     /// Without login.
     url: String,
     host: String,
     prefix: String,
-    /// A connection is driven by the runtime that opened it.
-    slots: StdMutex<HashMap<Id, Arc<[Slot; N_CONNECTIONS]>>>,
-    next: AtomicUsize,
 }
 
-/// Without the client, which holds the password.
+/// Without the connections, which hold the password.
 impl Debug for Redis {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Redis").field(&self.shown("")).finish()
@@ -97,72 +84,72 @@ impl Redis {
         {
             settings = settings.set_password(password);
         }
-        let info = info.set_redis_settings(settings).set_tcp_settings(tcp_settings());
+        let info = info.set_redis_settings(settings);
         let over_tcp = || wrong("is not reached over TCP");
         let values = Values::of(&info).ok_or_else(over_tcp)?;
-        let client = Client::open(info).map_err(unusable)?;
         let url = without_login(url);
-        let (slots, next) = (StdMutex::default(), AtomicUsize::new(0));
-        Ok(Self { client, values, url, host, prefix, slots, next })
+        Ok(Self { values, url, host, prefix })
     }
 
-    /// One of the connections, and how to find it again.
-    async fn connection(
+    /// The numbers that a server answers to as many commands with.
+    async fn numbers(
         &self,
+        request: &[u8],
+        n_commands: usize,
         place: &str,
-    ) -> Result<(MultiplexedConnection, Lease), StorageError> {
-        let slots = {
-            let mut all = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(all.entry(Handle::current().id()).or_default())
-        };
-        // Any order spreads requests: no other memory is published through it.
-        let idx = self.next.fetch_add(1, Ordering::Relaxed) % N_CONNECTIONS;
-        let (opened, connection) = {
-            let (opened, slot) = &mut *slots[idx].lock().await;
-            if slot.is_none() {
-                let config = AsyncConnectionConfig::new()
-                    .set_connection_timeout(Some(CONNECT_WITHIN))
-                    .set_response_timeout(Some(ANSWER_WITHIN));
-                let client = &self.client;
-                let connected =
-                    client.get_multiplexed_async_connection_with_config(&config).await;
-                *slot =
-                    Some(connected.map_err(|error| self.not_connected(place, &error))?);
-                *opened += 1;
+    ) -> Result<Vec<u64>, StorageError> {
+        let asked = async {
+            let most = n_commands.saturating_mul(LONGEST_LINE);
+            let mut replies = self.values.ask(request, most).await?;
+            let mut numbers = Vec::with_capacity(n_commands);
+            for _ in 0..n_commands {
+                numbers.push(replies.number().await?);
             }
-            (*opened, slot.clone())
+            self.values.end(replies)?;
+            Ok::<_, Failed>(numbers)
         };
-        let gone =
-            || StorageError::Broken { place: place.to_owned(), why: "closed".to_owned() };
-        Ok((connection.ok_or_else(gone)?, Lease { slots, idx, opened }))
+        asked.await.map_err(|failed| self.failed(place, &failed))
     }
 
-    async fn ask<T: redis::FromRedisValue>(
-        &self,
-        command: &Cmd,
-        place: &str,
-    ) -> Result<T, StorageError> {
-        let (mut connection, lease) = self.connection(place).await?;
-        match command.query_async(&mut connection).await {
-            Ok(value) => Ok(value),
-            Err(error) => Err(self.failed(place, &error, lease).await),
-        }
+    async fn number(&self, command: &Cmd, place: &str) -> Result<u64, StorageError> {
+        let numbers = self.numbers(&command.get_packed_command(), 1, place).await?;
+        Ok(numbers.into_iter().sum())
     }
 
-    /// The error of a command. A connection that is broken is not used again.
-    async fn failed(
+    /// Where a listing goes on, and keys. Keys that are not text name no file.
+    async fn keys(
         &self,
+        scan: &[u8],
         place: &str,
-        error: &RedisError,
-        lease: Lease,
-    ) -> StorageError {
-        if is_broken(error) {
-            let (opened, slot) = &mut *lease.slots[lease.idx].lock().await;
-            if *opened == lease.opened {
-                *slot = None;
+    ) -> Result<(String, Vec<String>), StorageError> {
+        let asked = async {
+            let mut replies = self.values.ask(scan, LONGEST_SCAN).await?;
+            replies.pair().await?;
+            let cursor = replies.text().await?;
+            let n_keys = replies.count().await?;
+            let mut keys = Vec::new();
+            for _ in 0..n_keys {
+                keys.extend(String::from_utf8(replies.text().await?));
+            }
+            self.values.end(replies)?;
+            let cursor = String::from_utf8_lossy(&cursor).into_owned();
+            Ok::<_, Failed>((cursor, keys))
+        };
+        asked.await.map_err(|failed| self.failed(place, &failed))
+    }
+
+    fn failed(&self, place: &str, failed: &Failed) -> StorageError {
+        match failed {
+            Failed::ToConnect(error) => self.not_connected(place, error),
+            Failed::ToAnswer(error) => not_answered(place, error),
+            Failed::TooLong { most } => {
+                let why = format!(
+                    "the server's answer has more than {most} bytes; check that it is a Redis \
+                     server and that no key has more than 4095 bytes"
+                );
+                StorageError::Refused { place: place.to_owned(), why }
             }
         }
-        not_answered(place, error)
     }
 
     fn not_connected(&self, place: &str, error: &RedisError) -> StorageError {
@@ -246,16 +233,13 @@ impl Redis {
         let most = (last - range.start).saturating_add(1);
         let request = request.get_packed_pipeline();
         let got = self.values.get(&request, Expected { most, number }).await;
-        got.map_err(|failed| match failed {
-            Failed::ToConnect(error) => self.not_connected(place, &error),
-            Failed::ToAnswer(error) => not_answered(place, &error),
-        })
+        got.map_err(|failed| self.failed(place, &failed))
     }
 
     async fn length(&self, object: &str) -> Result<Identity, StorageError> {
         let (key, place) = (self.key(object), self.shown(object));
-        let len: u64 = self.ask(cmd("STRLEN").arg(&key), &place).await?;
-        if len == 0 && !self.ask::<bool>(cmd("EXISTS").arg(&key), &place).await? {
+        let len = self.number(cmd("STRLEN").arg(&key), &place).await?;
+        if len == 0 && self.number(cmd("EXISTS").arg(&key), &place).await? == 0 {
             return Err(StorageError::NotFound { place });
         }
         Ok(Identity { len, modified: None, etag: None })
@@ -272,12 +256,11 @@ impl Redis {
         let mut command = cmd("SCAN");
         command.arg(&scan.cursor).arg("MATCH").arg(pattern);
         command.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg("string");
-        let attempt = || self.ask::<(String, Vec<Vec<u8>>)>(&command, &place);
+        let request = command.get_packed_command();
+        let attempt = || self.keys(&request, &place);
         let (cursor, keys) = retried(&place, attempt).await?;
         scan.is_done = cursor == "0";
         scan.cursor = cursor;
-        let keys: Vec<String> =
-            keys.into_iter().filter_map(|key| String::from_utf8(key).ok()).collect();
         let keys: Vec<String> = keys.into_iter().filter(|key| scan.is_new(key)).collect();
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -296,23 +279,12 @@ impl Redis {
         keys: &[String],
         place: &str,
     ) -> Result<Vec<u64>, StorageError> {
-        let (mut connection, lease) = self.connection(place).await?;
         let mut lengths = pipe();
         for key in keys {
             lengths.cmd("STRLEN").arg(key);
         }
-        match lengths.query_async(&mut connection).await {
-            Ok(lens) => Ok(lens),
-            Err(error) => Err(self.failed(place, &error, lease).await),
-        }
+        self.numbers(&lengths.get_packed_pipeline(), keys.len(), place).await
     }
-}
-
-/// Which connection a command went over.
-struct Lease {
-    slots: Arc<[Slot; N_CONNECTIONS]>,
-    idx: usize,
-    opened: u64,
 }
 
 /// A server that changes its table's size may name a key twice, so hashes of all keys are kept: 16 bytes each.
@@ -397,18 +369,16 @@ impl Put for Redis {
             }
             let mut set = cmd("SET");
             set.arg(self.key(object)).arg(&bytes[..]);
-            self.ask(&set, &place).await
+            let asked = async {
+                let request = set.get_packed_command();
+                let mut replies = self.values.ask(&request, LONGEST_LINE).await?;
+                replies.confirmation().await?;
+                self.values.end(replies)
+            };
+            asked.await.map_err(|failed| self.failed(&place, &failed))
         };
         put.boxed()
     }
-}
-
-/// Where the system can, it gives up a connection whose other end no longer confirms what was sent.
-fn tcp_settings() -> TcpSettings {
-    let settings = TcpSettings::default();
-    #[cfg(target_os = "linux")]
-    let settings = settings.set_user_timeout(ANSWER_WITHIN);
-    settings
 }
 
 fn is_broken(error: &RedisError) -> bool {
@@ -430,10 +400,13 @@ fn not_answered(place: &str, error: &RedisError) -> StorageError {
 /// What the server says by its code; its text may repeat what it was sent.
 fn told(place: &str, error: &RedisError) -> StorageError {
     let place = place.to_owned();
-    let code = error.code().unwrap_or("an answer that is not a value").to_owned();
-    let is_login = error.kind() == ErrorKind::AuthenticationFailed
-        || matches!(&*code, "NOAUTH" | "WRONGPASS" | "NOPERM");
-    if is_login {
+    let Some(code) = error.code() else {
+        let why =
+            "the answer is not one to this request; check that it is a Redis server";
+        let why = why.to_owned();
+        return StorageError::Refused { place, why };
+    };
+    if matches!(code, "NOAUTH" | "WRONGPASS" | "NOPERM") {
         return StorageError::Denied {
             place,
             why: format!("the server answered {code}"),
@@ -443,7 +416,7 @@ fn told(place: &str, error: &RedisError) -> StorageError {
     // As many connections as it admits are open, some of them perhaps ours.
     let is_full =
         error.detail().is_some_and(|text| text.starts_with("max number of clients"));
-    match &*code {
+    match code {
         "ERR" if is_full => StorageError::Throttled { place, retry_after: None },
         "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" => {
             StorageError::Throttled { place, retry_after: None }

@@ -1,10 +1,11 @@
-//! Values, received in memory of their own.
+//! Connections to a server, and values received in memory of their own.
 //!
 //! The `redis` crate receives the answers to all requests of a connection in one buffer, moves them whenever that
-//! grows, and copies each value out of it; nothing of an answer is seen before it is whole, which over a slow link is
-//! too late. Ranges are nearly all that is ever asked for, so their answers are read here, and every other one by the
-//! crate. A connection has one request at a time, as with HTTP.
+//! grows, and copies each value out of it. Nothing of an answer is seen before it is whole: over a slow link that is
+//! too late, and there is no limit to what it holds. So answers are read here: a value as it comes, and others
+//! in `values/replies.rs`. A connection has one request at a time, as with HTTP.
 
+mod replies;
 #[cfg(test)]
 mod tests;
 
@@ -23,8 +24,10 @@ use crate::fetcher::progress;
 
 use super::CONNECT_WITHIN;
 
-/// Room for what is around a value: the line before it, and the answer to a second command. Also the longest line.
-const AROUND: usize = 512;
+/// The longest line that is read: a number, a confirmation, an error.
+pub(super) const LONGEST_LINE: usize = 512;
+/// Room for what is around a value: the line before it, and the answer to a second command.
+const AROUND: usize = LONGEST_LINE;
 /// More than this is not taken for granted before it comes.
 const FIRST_BYTES: usize = 1 << 20;
 
@@ -137,6 +140,11 @@ pub(super) enum Failed {
     ToConnect(RedisError),
     /// It was sent.
     ToAnswer(RedisError),
+    /// Its answer is longer than any that means something.
+    TooLong {
+        /// Bytes that it may have.
+        most: usize,
+    },
 }
 
 /// What of an answer had come when it failed.
@@ -214,19 +222,23 @@ impl Answer {
         stream: &mut (impl AsyncRead + Unpin),
         at: usize,
     ) -> RedisResult<&[u8]> {
-        let len = loop {
-            let come = self.bytes.get(at..).unwrap_or_default();
-            if let Some(found) =
-                come.windows(2).take(AROUND).position(|end| end == b"\r\n")
-            {
-                break found + 2;
+        loop {
+            if let Some(len) = self.len_of_line(at)? {
+                return Ok(self.bytes.get(at..at + len).unwrap_or_default());
             }
-            if come.len() > AROUND {
-                return Err(unreadable());
-            }
-            self.more(stream, at + AROUND).await?;
-        };
-        Ok(self.bytes.get(at..at + len).unwrap_or_default())
+            self.more(stream, at + LONGEST_LINE).await?;
+        }
+    }
+
+    /// Of the line that begins at `at`, with its end; `None` while that has not come.
+    fn len_of_line(&self, at: usize) -> RedisResult<Option<usize>> {
+        let come = self.bytes.get(at..).unwrap_or_default();
+        let end = come.windows(2).take(LONGEST_LINE).position(|end| end == b"\r\n");
+        match end {
+            Some(end) => Ok(Some(end + 2)),
+            None if come.len() > LONGEST_LINE => Err(unreadable()),
+            None => Ok(None),
+        }
     }
 
     /// Waits for more of what goes on to `end` at least.
