@@ -6,6 +6,7 @@
 
 pub(crate) mod failure;
 pub(crate) mod idle;
+mod page;
 mod pool;
 
 use std::path::Path;
@@ -223,6 +224,7 @@ impl HttpService for Client {
                 }));
             }
             let answer = self.again(&request).await.map_err(into_http)?;
+            page::check(request.uri(), answer.body()).map_err(into_http)?;
             Ok(answer.map(HttpResponseBody::from))
         })
     }

@@ -186,6 +186,66 @@ fn a_listing_and_an_identity_outlive_a_short_failure() {
     assert_eq!(identity.modified, Some(Duration::from_secs(9)));
 }
 
+/// A page of a listing with these keys; `rest` says whether there are more.
+fn page(keys: &[&str], rest: &str) -> Vec<u8> {
+    let one = |key: &&str| {
+        format!(
+            "<Contents><Key>{key}</Key><LastModified>1970-01-01T00:00:09Z</LastModified>\
+             <ETag>\"1\"</ETag><Size>4</Size></Contents>"
+        )
+    };
+    let keys: String = keys.iter().map(one).collect();
+    answer("200 OK", "", &format!("<ListBucketResult>{rest}{keys}</ListBucketResult>"))
+}
+
+/// The names in a listing, or what is wrong with it.
+fn listed(url: &str, options: &Options) -> Result<Vec<String>, StorageError> {
+    let view = View::start(open(url, options)).unwrap();
+    let listed = bothends_dataset::Storage::list(&view, "");
+    let entries = listed.map_err(|error| StorageError::of(&error).unwrap())?;
+    Ok(entries.into_iter().map(|entry| entry.name).collect())
+}
+
+/// The data set was silently what the first page had.
+#[test]
+fn a_listing_that_breaks_off_between_pages_is_refused() {
+    let more = "<IsTruncated>true</IsTruncated>";
+    let next = "<NextContinuationToken>2</NextContinuationToken>";
+    for token in ["", "<NextContinuationToken></NextContinuationToken>"] {
+        let (at, _) = server(move |number, _| match number {
+            0 => page(&["x/a", "x/b"], &format!("{more}{next}")),
+            _ => page(&["x/c"], &format!("{more}{token}")),
+        });
+        for url in ["s3://data/x", "gs://data/x"] {
+            let options = Options { anonymous: true, ..options(at) };
+            let error = listed(url, &options).unwrap_err();
+            let text = one_line(&error);
+            assert!(text.starts_with(&format!("cannot read `{url}`: the ")), "{text}");
+            assert!(text.contains("(no NextContinuationToken); use a server"), "{text}");
+        }
+    }
+    let (at, _) = server(move |number, _| match number {
+        0 => page(&["x/a", "x/b"], &format!("{more}{next}")),
+        _ => page(&["x/c"], "<IsTruncated>false</IsTruncated>"),
+    });
+    assert_eq!(listed("s3://data/x", &options(at)).unwrap(), ["a", "b", "c"]);
+}
+
+#[test]
+fn a_key_that_cannot_be_a_files_name_is_named() {
+    for (key, shown, what) in [
+        ("x/cat//1.jpg", "x/cat//1.jpg", "an empty part, `.` or `..`"),
+        ("x/../1.jpg", "x/../1.jpg", "an empty part, `.` or `..`"),
+        ("x/a&#10;b.jpg", "x/a\\nb.jpg", "a control character"),
+    ] {
+        let (at, _) = server(move |_, _| page(&["x/cat/0.jpg", key, "x/dog/0.jpg"], ""));
+        let text = one_line(&listed("s3://data/x", &options(at)).unwrap_err());
+        let named = format!("`s3://data/x`: the key `{shown}` has {what} in it, so");
+        assert!(text.contains(&named), "{text}");
+        assert!(text.contains("; rename or remove this object, or give the"), "{text}");
+    }
+}
+
 #[test]
 fn a_broken_answer_is_told_and_not_repeated() {
     let head = "HTTP/1.1 206 Cut\r\nContent-Range: bytes 2-5/9\r\nETag: \"1\"\r\n\

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{self, BoxFuture, FutureExt};
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use object_store::path::Path;
+use object_store::path::{self, Path};
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, PutOptions};
 
 use crate::client::failure::Failure;
@@ -74,6 +74,9 @@ impl Cloud {
         let place = self.shown(object);
         if let Some(failure) = failure_in(error) {
             return failure.at(place, end);
+        }
+        if let Some(why) = odd_key(error) {
+            return StorageError::Refused { place, why };
         }
         let mut bottom: &dyn std::error::Error = error;
         while let Some(below) = bottom.source() {
@@ -247,6 +250,26 @@ impl Put for Cloud {
         };
         put.boxed()
     }
+}
+
+/// Which key in a listing cannot be the name of a file, and what to do. With one such key, `object_store` refuses the
+/// whole page.
+fn odd_key(error: &object_store::Error) -> Option<String> {
+    let object_store::Error::InvalidPath { source } = error else { return None };
+    let (path::Error::EmptySegment { path } | path::Error::BadSegment { path, .. }) =
+        source
+    else {
+        return None;
+    };
+    let what = match path.contains(|letter: char| letter.is_ascii_control()) {
+        true => "a control character",
+        false => "an empty part, `.` or `..`",
+    };
+    Some(format!(
+        "the key `{}` has {what} in it, so it cannot be the name of a file; rename or remove \
+         this object, or give the URL of a folder without it",
+        path.escape_debug()
+    ))
 }
 
 fn identity(meta: &ObjectMeta) -> Identity {

@@ -1,0 +1,71 @@
+//! Whether a page of a listing says where the next one begins.
+//!
+//! `object_store` takes a page without a continuation token for the last one, even if the server says that there are
+//! more: a part of a bucket would silently be the data set. This looks at nothing else in a page.
+
+use hyper::Uri;
+
+use super::failure::Failure;
+
+/// Refuses an answer that is a page of S3's listing, as Google speaks it, too, and is neither the last one nor has what
+/// the next one is asked for with.
+pub(super) fn check(uri: &Uri, answer: &[u8]) -> Result<(), Failure> {
+    let options = uri.query().unwrap_or_default();
+    if !options.split('&').any(|option| option == "list-type=2") {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(answer);
+    let is_cut = element(&text, "IsTruncated")
+        .is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let token = element(&text, "NextContinuationToken");
+    if is_cut && token.is_none_or(str::is_empty) {
+        return Err(Failure::Unusable(
+            "the server's listing is incomplete: it says that there are more objects \
+             (IsTruncated) and not how to ask for them (no NextContinuationToken); use a server \
+             that supports ListObjectsV2"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// What is between `<name>` and its end. No name of an object has a `<`: in XML it is written in another way.
+fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = text.rsplit_once(&format!("<{name}>"))?;
+    Some(rest.split_once("</")?.0.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_is_not_the_last_one_says_where_the_next_one_begins() {
+        let uri = |options: &str| format!("http://h/b?{options}").parse::<Uri>().unwrap();
+        let listing = uri("list-type=2&prefix=x%2F");
+        let page = |inner: &str| format!("<ListBucketResult>{inner}</ListBucketResult>");
+        let more = "<IsTruncated>true</IsTruncated>";
+        let next = "<NextContinuationToken>a</NextContinuationToken>";
+        for whole in [
+            page("<IsTruncated>false</IsTruncated>"),
+            page("<Contents><Key>&lt;IsTruncated>true</Key></Contents>"),
+            page(&format!("{more}{next}")),
+            page(&format!("{next}<Contents><Key>a</Key></Contents>{more}")),
+            page("<NextMarker/>"),
+            String::new(),
+        ] {
+            assert_eq!(check(&listing, whole.as_bytes()), Ok(()), "{whole}");
+        }
+        for cut in [
+            page(more),
+            page("<IsTruncated> True\n</IsTruncated><NextMarker>a</NextMarker>"),
+            page(&format!("{more}<NextContinuationToken/>")),
+            page(&format!("{more}<NextContinuationToken> </NextContinuationToken>")),
+        ] {
+            let failure = check(&listing, cut.as_bytes()).unwrap_err();
+            assert!(!failure.is_transient(), "{cut}");
+            // Of another request, nothing is known.
+            assert_eq!(check(&uri("comp=list"), cut.as_bytes()), Ok(()), "{cut}");
+        }
+    }
+}
