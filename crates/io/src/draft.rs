@@ -4,7 +4,9 @@
 //! process is killed. Otherwise it has a hidden name, which is removed when the draft is dropped. A file
 //! that replaces another is written next to it ([`replace`], or [`write_beside`] if that name
 //! matters). None of them syncs: the writer syncs what must survive a power failure, or the reader
-//! recognises an empty file.
+//! recognises an empty file. `draft/left.rs` removes what writers leave that are killed.
+
+mod left;
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,6 +19,9 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use nix::unistd::linkat;
 
 use crate::{Direct, IoError, OpenFile};
+
+/// New files that are begun for one: another process may take one for what was left, just when it is made.
+const MOST_TRIES: u32 = 8;
 
 /// A file being written.
 #[derive(Debug)]
@@ -127,7 +132,11 @@ pub fn write_beside<T>(
     path: &Path,
     write: impl FnOnce(File) -> io::Result<T>,
 ) -> io::Result<T> {
-    let written = create_anew(beside).and_then(write);
+    named(beside, path, create_anew(beside).and_then(write))
+}
+
+/// Gives the file at `beside` the name `path`, or removes it where it was not written.
+fn named<T>(beside: &Path, path: &Path, written: io::Result<T>) -> io::Result<T> {
     let done = written.and_then(|done| std::fs::rename(beside, path).map(|()| done));
     if done.is_err() {
         // It may not even have been made; the first error is the one to tell.
@@ -153,7 +162,8 @@ fn create_anew(path: &Path) -> io::Result<File> {
 
 /// Writes a file in place of the one that is called `path`, as [`write_beside`] does, under a name
 /// that no other thread and no other process chooses until then: `path`, and behind it the number of
-/// the process, one that is counted up, and `.tmp`.
+/// the process, one that is counted up, and `.tmp`. The first time, it removes what processes that were
+/// killed left there under such names.
 ///
 /// # Errors
 /// As [`write_beside`].
@@ -161,12 +171,30 @@ pub fn replace<T>(
     path: &Path,
     write: impl FnOnce(File) -> io::Result<T>,
 ) -> io::Result<T> {
+    left::remove_once(path);
+    let (beside, file, held) = create_held(path)?;
+    let done = named(&beside, path, write(file));
+    // Until it has its name, the file is locked.
+    drop(held);
+    done
+}
+
+/// A new file that is to replace `path`, and what has it locked.
+fn create_held(path: &Path) -> io::Result<(PathBuf, File, File)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Distinct values are all that is asked of the counter.
-    let nth = NEXT.fetch_add(1, Ordering::Relaxed);
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}-{nth}.tmp", std::process::id()));
-    write_beside(beside.as_ref(), path, write)
+    for _ in 0..MOST_TRIES {
+        // Distinct values are all that is asked of the counter.
+        let beside = left::beside(path, NEXT.fetch_add(1, Ordering::Relaxed));
+        let file = create_anew(&beside)?;
+        let held = left::held(&file, &beside);
+        if let Ok(Some(held)) = held {
+            return Ok((beside, file, held));
+        }
+        // Whoever takes it for what was left removes it, unless it ends before.
+        let _ = std::fs::remove_file(&beside);
+        held?;
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
 }
 
 /// Since 1970.

@@ -55,7 +55,7 @@ pub fn is_own_folder(path: &Path) -> io::Result<bool> {
     Ok(found.is_dir() && belongs_to_user(&found))
 }
 
-fn belongs_to_user(found: &Metadata) -> bool {
+pub(crate) fn belongs_to_user(found: &Metadata) -> bool {
     found.uid() == geteuid().as_raw() && found.mode() & 0o022 == 0
 }
 
