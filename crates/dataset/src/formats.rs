@@ -15,6 +15,8 @@ mod store;
 
 use self::shards::columns;
 pub use self::shards::compressed::{Codec, Decompression, Step, Treatment};
+use bothends_core::ids::SampleId;
+
 use crate::error::DatasetError;
 use crate::fields::{Ask, Fields, FieldsBuilder, NamedField};
 use crate::path;
@@ -71,6 +73,8 @@ pub struct Found {
     pub n_ignored: u64,
     /// One line for the user when the format had to be read in a way that may surprise.
     pub note: Option<&'static str>,
+    /// The first sample whose file does not exist, where a list names such files.
+    pub missing: Option<SampleId>,
     /// The further fields that were asked for.
     pub fields: Fields,
     /// All further fields that there are, where any or their names were asked for.
@@ -86,7 +90,7 @@ impl Found {
         note: Option<&'static str>,
     ) -> Self {
         let (fields, names) = (Fields::default(), Vec::new());
-        Self { table, format, n_ignored, note, fields, names }
+        Self { table, format, n_ignored, note, missing: None, fields, names }
     }
 }
 

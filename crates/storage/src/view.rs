@@ -53,8 +53,8 @@ pub struct View {
 struct Known {
     /// Folders with all of their objects; `""` is everything.
     folders: Vec<(String, Listing)>,
-    /// Objects that were asked for one by one.
-    identified: BTreeMap<Box<str>, Identity>,
+    /// Objects that were asked for one by one; `None` is a file that was looked for in vain.
+    identified: BTreeMap<Box<str>, Option<Identity>>,
     /// How often [`Storage::kind`] has asked for a single file.
     n_identified: u32,
     windows: HashMap<String, Window>,
@@ -85,13 +85,18 @@ impl Known {
     fn identity(&self, path: &str) -> Option<Identity> {
         let listed = self.listing(path).and_then(|listing| listing.get(path));
         let listed = listed.map(|known| known.identity);
-        listed.or_else(|| self.identified.get(path).cloned())
+        listed.or_else(|| self.identified.get(path).cloned().flatten())
     }
 
     /// The length of a file that was asked for by itself, and not listed.
     fn identified(&self, path: &str) -> Option<u64> {
         let identity = self.identified.get(path).filter(|_| !self.is_listed(path));
-        identity.map(|identity| identity.len)
+        identity?.as_ref().map(|identity| identity.len)
+    }
+
+    /// Whether it was looked for in vain, and is not listed since.
+    fn is_missing(&self, path: &str) -> bool {
+        matches!(self.identified.get(path), Some(None)) && self.identity(path).is_none()
     }
 }
 
@@ -117,16 +122,24 @@ impl View {
         &self.objects
     }
 
-    /// What the file at `path` is recognised by: from the listing, if there was one.
+    /// What the file at `path` is recognised by: from the listing, if there was one. A file that
+    /// [`Storage::kind`] looked for in vain has no bytes: it may be in a list nonetheless.
     ///
     /// # Errors
     /// The store's.
     pub fn identity(&self, path: &str) -> Result<Identity, StorageError> {
+        if self.known().is_missing(path) {
+            return Ok(Identity { len: 0, modified: None, etag: None });
+        }
+        self.identified(path)
+    }
+
+    fn identified(&self, path: &str) -> Result<Identity, StorageError> {
         if let Some(identity) = self.known().identity(path) {
             return Ok(identity);
         }
         let identity = self.wait(self.objects.identify(path))??;
-        self.known().identified.insert(path.into(), identity.clone());
+        self.known().identified.insert(path.into(), Some(identity.clone()));
         Ok(identity)
     }
 
@@ -308,7 +321,7 @@ impl View {
             Err(window) => window,
         };
         let wanted = dst.len() as u64;
-        let expected = self.identity(path)?;
+        let expected = self.identified(path)?;
         let end = expected.len;
         let is_inside = at.checked_add(wanted).is_some_and(|until| until <= end);
         if !is_inside {
@@ -350,7 +363,7 @@ impl Storage for View {
             match self.wait(self.objects.identify(path)).flatten() {
                 Ok(identity) => {
                     let len = identity.len;
-                    self.known().identified.insert(path.into(), identity);
+                    self.known().identified.insert(path.into(), Some(identity));
                     return Ok(Kind::File { len });
                 }
                 Err(StorageError::NotFound { .. }) => {}
@@ -363,9 +376,13 @@ impl Storage for View {
             Ok(false) | Err(StorageError::Refused { .. }) => {}
             Err(error) => return Err(system(error)),
         }
-        match self.known().identity(path) {
+        let mut known = self.known();
+        match known.identity(path) {
             Some(identity) => Ok(Kind::File { len: identity.len }),
-            None => Err(system(StorageError::NotFound { place: self.shown(path) })),
+            None => {
+                known.identified.insert(path.into(), None);
+                Err(system(StorageError::NotFound { place: self.shown(path) }))
+            }
         }
     }
 

@@ -166,6 +166,21 @@ fn where_the_store_cannot_list_a_file_is_looked_for_once() {
 }
 
 #[test]
+fn a_file_that_was_looked_for_in_vain_has_no_bytes() {
+    let view = View::start(Arc::new(Double::new().with("a", "0123"))).unwrap();
+    for _ in 0..2 {
+        assert_eq!(view.kind("gone").unwrap_err().kind(), ErrorKind::NotFound);
+        let identity = view.identity("gone").unwrap();
+        assert_eq!(identity, Identity { len: 0, modified: None, etag: None });
+        let error = view.read("gone", 0, &mut [0; 1]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+    let error = view.identity("gone too").unwrap_err();
+    assert!(matches!(error, StorageError::NotFound { .. }), "{error}");
+    assert_eq!(view.identity("a").unwrap().len, 4);
+}
+
+#[test]
 fn a_view_may_be_used_inside_a_runtime() {
     let view = View::start(Arc::new(Double::new().with("a", "0123"))).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

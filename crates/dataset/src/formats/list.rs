@@ -2,8 +2,12 @@
 //!
 //! Paths are relative to the folder of the list. Blank lines and other keys are ignored, and a file may
 //! appear in several lines. Records are images if the name of any listed file says so, and opaque
-//! otherwise. The listed files are not opened, but their lengths are queried.
+//! otherwise. The listed files are not opened, but their lengths are queried. An image that does not
+//! exist is a record without bytes: whoever reads it finds a bad sample.
 
+use std::io::ErrorKind;
+
+use bothends_core::ids::SampleId;
 use bothends_core::sample::{Encoding, Extent};
 use serde::Deserialize;
 
@@ -16,6 +20,10 @@ use crate::table::TableBuilder;
 
 /// Longest list that is read, in bytes: about ten million lines.
 const MAX_LIST_BYTES: u64 = 1 << 30;
+
+/// What the user hears where not all of the files exist.
+const MISSING: &str =
+    "files that the list names do not exist: each of them is a bad sample";
 
 /// Whether the path's name is that of a list.
 pub(crate) fn is_list(path: &str) -> bool {
@@ -34,31 +42,43 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
     let text = text(storage, target)?;
     let (folder, _) = path::split(target);
     let mut samples = Vec::new();
+    let mut first_missing = None;
     for (line, json) in (1..).zip(text.split(|&byte| byte == b'\n')) {
         if json.trim_ascii().is_empty() {
             continue;
         }
-        let sample = sample(storage, folder, json).map_err(|why| DatasetError::Line {
-            path: storage.shown(target),
-            line,
-            why,
-        })?;
+        let wrong = |why| DatasetError::Line { path: storage.shown(target), line, why };
+        let (sample, missing) = sample(storage, folder, json).map_err(wrong)?;
+        first_missing = first_missing.or(missing.map(wrong));
         samples.push(sample);
+    }
+    if samples.is_empty() {
+        return Err(DatasetError::Empty { path: storage.shown(target) });
     }
     let encoding = match samples.iter().any(|sample| is_image(&sample.path)) {
         true => Encoding::Image,
         false => Encoding::Opaque,
     };
+    let note = first_missing.as_ref().map(|_| MISSING);
+    // Where none exists, they are elsewhere. Opaque records must all have one length.
+    let is_none = samples.iter().all(|sample| sample.len.is_none());
+    if let Some(error) = first_missing
+        && (is_none || encoding == Encoding::Opaque)
+    {
+        return Err(error);
+    }
     let mut builder = TableBuilder::new(encoding);
     builder.whole_files();
-    for sample in &samples {
+    let mut missing = None;
+    for (id, sample) in (0..).zip(&samples) {
         let file = builder.file(&sample.path)?;
-        builder.sample(Extent { file, offset: 0, len: sample.len }, sample.label);
+        let len = sample.len.unwrap_or_else(|| {
+            missing.get_or_insert(SampleId(id));
+            0
+        });
+        builder.sample(Extent { file, offset: 0, len }, sample.label);
     }
-    if samples.is_empty() {
-        return Err(DatasetError::Empty { path: storage.shown(target) });
-    }
-    Ok(Found::new(Format::List, builder.build()?, 0, None))
+    Ok(Found { missing, ..Found::new(Format::List, builder.build()?, 0, note) })
 }
 
 fn text(storage: &dyn Storage, target: &str) -> Result<Vec<u8>, DatasetError> {
@@ -82,11 +102,17 @@ fn text(storage: &dyn Storage, target: &str) -> Result<Vec<u8>, DatasetError> {
 /// A line, checked.
 struct Sample {
     path: String,
-    len: u32,
+    /// `None` where there is no such file.
+    len: Option<u32>,
     label: u32,
 }
 
-fn sample(storage: &dyn Storage, folder: &str, json: &[u8]) -> Result<Sample, String> {
+/// What a line means; and why there is no such file, if there is none.
+fn sample(
+    storage: &dyn Storage,
+    folder: &str,
+    json: &[u8],
+) -> Result<(Sample, Option<String>), String> {
     let line: Line<'_> = serde_json::from_slice(json).map_err(|error| {
         format!("{error}; expected {{\"path\": \"a/b.jpg\", \"label\": 3}}")
     })?;
@@ -95,23 +121,30 @@ fn sample(storage: &dyn Storage, folder: &str, json: &[u8]) -> Result<Sample, St
         format!("the path {:?} {why}; paths are relative to the list's folder", line.path)
     })?;
     let path = path::join(folder, relative);
-    match storage.kind(&path) {
+    let shown = || storage.shown(&path);
+    let (len, missing) = match storage.kind(&path) {
         Ok(Kind::File { len }) => {
-            let len = u32::try_from(len).map_err(|_| {
-                format!("`{}` is longer than 4 GiB", storage.shown(&path))
-            })?;
-            Ok(Sample { path, len, label: line.label })
+            let too_long = |_| format!("`{}` is longer than 4 GiB", shown());
+            (Some(u32::try_from(len).map_err(too_long)?), None)
         }
         Ok(Kind::Folder) => {
-            Err(format!("`{}` is a folder; list its files", storage.shown(&path)))
+            return Err(format!("`{}` is a folder; list its files", shown()));
         }
-        Err(error) => Err(format!("cannot open `{}`: {error}", storage.shown(&path))),
-    }
+        Err(error) => {
+            let why = format!("cannot open `{}`: {error}", shown());
+            let kinds = [ErrorKind::NotFound, ErrorKind::NotADirectory];
+            if !kinds.contains(&error.kind()) {
+                return Err(why);
+            }
+            (None, Some(why))
+        }
+    };
+    Ok((Sample { path, len, label: line.label }, missing))
 }
 
 #[cfg(test)]
 mod tests {
-    use bothends_core::ids::{Label, SampleId};
+    use bothends_core::ids::Label;
     use bothends_core::sample::FileIdx;
 
     use super::*;
@@ -162,10 +195,6 @@ mod tests {
             ("{\"path\": \"a/b.jpg\", \"label\": 4294967296}", "4294967296"),
             ("{\"path\": \"/etc/passwd\", \"label\": 0}", "is absolute"),
             ("{\"path\": \"../x.jpg\", \"label\": 0}", "leads up"),
-            (
-                "{\"path\": \"gone.jpg\", \"label\": 0}",
-                "cannot open `/data/sets/gone.jpg`",
-            ),
             ("{\"path\": \"a\", \"label\": 0}", "is a folder"),
             ("a/b.jpg 7", "expected value"),
             ("\u{feff}{}", "expected value"),
@@ -174,6 +203,37 @@ mod tests {
             let error = find(&format!("{good}\n{line}\n")).unwrap_err().to_string();
             assert!(error.starts_with("`/data/sets/list.jsonl` line 3: "), "{error}");
             assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    /// Of a million images, one may have been removed.
+    #[test]
+    fn an_image_that_does_not_exist_is_a_record_without_bytes() {
+        let storage = MemoryStorage::new()
+            .with("sets/a/b.jpg", b"0123")
+            .with("sets/c.bin", b"01")
+            .with("sets/list.jsonl", b"");
+        let find = |paths: &[&str]| {
+            let line = |path| format!("{{\"path\": \"{path}\", \"label\": 3}}\n");
+            let list: String = paths.iter().map(line).collect();
+            let storage = storage.clone().with("sets/list.jsonl", list.as_bytes());
+            crate::find(&storage, "sets/list.jsonl")
+        };
+        let found = find(&["a/b.jpg", "a/gone.jpg", "a/b.jpg"]).unwrap();
+        let (table, gone) = (&found.table, SampleId(1));
+        assert_eq!((found.note, found.missing), (Some(MISSING), Some(gone)));
+        assert_eq!((table.n_samples(), table.extent(gone).len), (3, 0));
+        assert_eq!(table.file_path(table.extent(gone).file), "sets/a/gone.jpg");
+        assert_eq!(table.label(gone), Label(3));
+        assert_eq!(find(&["a/b.jpg"]).unwrap().note, None);
+        // They are all elsewhere; and records that are not images have one length.
+        for (paths, line) in
+            [(&["x/b.jpg", "x/c.jpg"][..], 1), (&["c.bin", "gone.bin", "gone.bin"], 2)]
+        {
+            let error = find(paths).unwrap_err().to_string();
+            let start =
+                format!("`/data/sets/list.jsonl` line {line}: cannot open `/data");
+            assert!(error.starts_with(&start), "{error}");
         }
     }
 

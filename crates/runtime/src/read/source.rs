@@ -35,7 +35,7 @@ use bothends_slots::available_bytes;
 use self::listed::Listed;
 pub(crate) use self::narrow::Note;
 use crate::config::cache::CacheSize;
-use crate::config::run::{PageCacheUse, RunConfig, SideIndexUse};
+use crate::config::run::{BadPolicy, PageCacheUse, RunConfig, SideIndexUse};
 use crate::error::{MACHINE_PATIENCE, RuntimeError};
 use crate::read::blocks::{BlockSource, CachedPiece};
 use crate::read::opener::{Open, Opened};
@@ -102,17 +102,16 @@ impl Source {
     pub(crate) fn open(config: &RunConfig) -> Result<Self, RuntimeError> {
         let path = remote::without_secrets(&config.data);
         let failed = |why: String| RuntimeError::Data { path: path.clone(), why };
-        let Listed { roots, table, fields, format, notes, sources, remote, decompressed } =
-            listed::find(config).map_err(failed)?;
+        let listed = check_missing(config, listed::find(config).map_err(failed)?)?;
+        let (sources, decompressed) = (listed.sources, listed.decompressed);
+        let Listed { roots, table, fields, format, notes, remote, .. } = listed;
         let mix = config.mix.as_ref().zip(sources.as_deref());
         let mix = mix.map(|(mix, of)| of.mix(mix, config, (EpochIdx(0), config.repeat)));
         let mix = mix.transpose().map_err(PlanError::from)?;
         let undecoded = undecoded::shape(config, &table, format).map_err(failed)?;
         let is_undecoded = undecoded.is_some();
-        let shape = match undecoded {
-            Some(shape) => shape,
-            None => table.record_shape().map_err(|e| failed(e.to_string()))?,
-        };
+        let of_records = || table.record_shape().map_err(|e| failed(e.to_string()));
+        let shape = undecoded.map_or_else(of_records, Ok)?;
         let views = config.recipe.views(shape)?;
         let pipeline = Pipeline::new(&config.recipe, views)
             .with_decode_room(config.decode_room(config.share.memory_bytes()));
@@ -518,6 +517,20 @@ impl Open for Source {
 /// What is wrong with a record that was decoded all the same, for people.
 pub(crate) fn damage_words(Damage { format, what }: Damage) -> String {
     format!("{format}: {what}")
+}
+
+/// Where bad samples end the run, one that is known to be bad ends it before it begins.
+fn check_missing(config: &RunConfig, listed: Listed) -> Result<Listed, RuntimeError> {
+    let (BadPolicy::Raise, Some(sample)) = (config.on_bad, listed.missing) else {
+        return Ok(listed);
+    };
+    let file = listed.table.file_path(listed.table.extent(sample).file);
+    Err(RuntimeError::BadSample {
+        sample,
+        file: file.to_owned(),
+        why: "the file, which the list names, does not exist".to_owned(),
+        found_by: "the host".to_owned(),
+    })
 }
 
 /// How many of so many files of the data stay open, and who may read them: where workers cannot have a descriptor each,
