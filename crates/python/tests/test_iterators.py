@@ -206,6 +206,23 @@ def test_an_epoch_that_has_its_end_left_is_over(loader: DataLoader) -> None:
     assert len(loader._feeds._feeds) == 1
 
 
+def test_what_iterators_side_by_side_needed_is_closed(loader: DataLoader) -> None:
+    """Symptom: the native loaders of epochs that ran side by side stay open until the end."""
+    for n in range(1, 4):
+        feeds = [iter(loader) for _ in range(3)]
+        assert all(whole([labels(pair) for pair in feed]) for feed in feeds)
+        used = [feed.loader for feed in loader._feeds._feeds]
+        assert len(used) == 3 and loader.stats()["front_batches"] == 18 * n
+        if n > 1:
+            assert all(any(one is other for other in before) for one in used), "none opened again"
+        before = used
+    for n in range(1, 4):
+        assert whole(order(loader))
+        assert loader.stats()["front_batches"] == 54 + 6 * n
+    assert len(loader._feeds._feeds) == 1
+    assert [next(feed, None) for feed in feeds] == [None] * 3
+
+
 def test_an_iterator_outlives_the_loaders_name(small: Path) -> None:
     """Symptom: `for batch in DataLoader(...)` ends early, for nobody holds the loader."""
     feed = iter(ours(numbered(small), batch_size=2))

@@ -76,7 +76,7 @@ def with_numpy() -> list[int]:
     return list(np.random.permutation(N))
 
 
-UNEVEN = [[3], [1, 2, 5, 8], [22, 0], [7, 7, 7], [], [4, 6, 9, 10, 11]]
+UNEVEN = [[3], [1, 2, 5, 8], [22, 0], [7, 7, 7], [4, 6, 9, 10, 11]]
 
 # Options of a loader by the kind of its order; no seed is given to any.
 KINDS: dict[str, Callable[[], dict[str, Any]]] = {
@@ -134,17 +134,15 @@ def test_every_order_is_what_pytorchs_loader_gives(small: Path, kind: str) -> No
     plain = theirs.DataLoader(dataset, **{"batch_size": 4, **KINDS[kind]()})
     made = ours(dataset, batch_sampler=Noted(plain.batch_sampler), batch_size=1)
     loaded = list(made)
-    batches = [batch for batch in given if batch]
-    assert [labels.tolist() for _, labels in loaded] == batches
-    fixed = theirs.DataLoader(dataset, batch_sampler=batches)
+    assert [labels.tolist() for _, labels in loaded] == given
+    fixed = theirs.DataLoader(dataset, batch_sampler=given)
     for (images, _), (others, _) in zip(loaded, fixed, strict=True):
         assert torch.equal(images, others)
 
 
 def test_uneven_batches_come_as_they_are(small: Path) -> None:
     """Symptom: batches of a batch sampler were cut to one size."""
-    made = of_kind(small, "batches", EVAL)
-    assert order(made) == [batch for batch in UNEVEN if batch]
+    assert order(of_kind(small, "batches", EVAL)) == UNEVEN
 
 
 def test_a_subset_comes_in_random_order(small: Path) -> None:
@@ -374,6 +372,24 @@ def test_a_sampler_may_give_nothing(small: Path) -> None:
     made = ours(numbered(small), sampler=Says(list, 0))
     assert list(made) == [] and len(made) == 0
     assert list(made) == []
+
+
+def test_an_empty_batch_is_named(small: Path) -> None:
+    """Symptom: it is left out, and the batches after it come too early; PyTorch's loader raises
+    `list index out of range`."""
+    batches = Says(lambda: [[3], [1, 2], [], [4]], 4)
+    made = ours(numbered(small), batch_sampler=batches, batch_size=1)
+    with pytest.raises(bothends.OptionsError, match="batch 2 of the Says has no sample") as raised:
+        iter(made)
+    assert "leave it out" in str(raised.value)
+
+
+def test_an_empty_batch_goes_to_a_collate_fn_of_the_scripts(small: Path) -> None:
+    """Symptom: as above; PyTorch's loader calls the function with the empty list."""
+    options: dict[str, Any] = {"batch_sampler": [[3], [], [4, 5]], "collate_fn": len}
+    made = DataLoader(numbered(small), **options)
+    assert falls_back(made, "batch 1 of the list has no sample; leave it out") == [1]
+    assert list(made) == list(theirs.DataLoader(numbered(small), **options)) == [1, 0, 2]
 
 
 # ---- resuming -----------------------------------------------------------------------------

@@ -216,6 +216,10 @@ def test_the_readmes_lines_run(photos: Path, tmp_path: Path) -> None:
     assert "batch_size=64" in code[1]
     few = code[1].replace("batch_size=64", "batch_size=8")  # the images here fill no batch of 64
     lines = children.run("import os, sys; os.chdir(sys.argv[1])\n" + few, tmp_path)
-    shape = r"torch\.Size\(\[\d+, 3, 224, 224\]\) torch\.float32 tensor\(\[[\d, ]+\]\)\n"
+    # Batches are PyTorch's here, and PyTorch's or NumPy's in the page.
+    shape = (
+        r"(?:torch\.Size\(\[\d+, 3, 224, 224\]\) torch\.float32 tensor\(\[[\d, ]+\]\)"
+        r"|\(\d+, 3, 224, 224\) float32 \[[\d ]+\])\n"
+    )
     for output in (lines, code[2].replace("...\n", "")):
         assert re.fullmatch(rf"(?:{shape})+\d+ batches; made by the host: \d+\n", output), output

@@ -78,6 +78,25 @@ def test_they_get_what_they_get_in_pytorchs_loader(small: Path, workers: int) ->
     assert made.stats()["loader"] == "bothends" and made.stats()["front_batches"] == 6
 
 
+def test_batches_count_when_the_script_has_them(small: Path) -> None:
+    """Symptom: front_batches also counts those that wait for workers, or were dropped there."""
+    made = quiet(numbered(small, FIXED), num_workers=2, **DEVICE)
+
+    def counted() -> int:
+        stats = made.stats()
+        (device,) = stats["back"]
+        assert min(stats["front_batches"], device["batches"]) >= 0
+        return int(stats["front_batches"] + device["batches"])
+
+    batches = iter(made)
+    for n in range(1, 4):
+        next(batches)
+        assert counted() == n
+    del batches
+    assert counted() == 3
+    assert len(order(made)) == 6 and counted() == 9
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_order_of_the_scripts_own_is_kept(small: Path, workers: int) -> None:
     """Symptom: batches come in the order in which workers finish them."""

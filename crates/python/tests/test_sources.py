@@ -23,6 +23,7 @@ import numpy as np
 import torchvision.transforms as v1
 from bothends import _sources as sources
 from bothends._sources import Unknown, recognise
+from bothends._sources.marks import Marks
 from PIL import Image
 from torch.utils.data import ConcatDataset, IterableDataset, Subset, random_split
 from torchvision import datasets as vision
@@ -654,6 +655,32 @@ def test_changes_are_seen(small: Path) -> None:
     dataset.target_transform = None
     subset.indices[0] = 3
     assert seen("indices")
+
+
+@pytest.mark.parametrize("n", [40, 7000])
+def test_changes_of_an_array_in_place_are_seen(n: int) -> None:
+    """Symptom: of 16 MiB and more, such as CIFAR-10's images, nothing but another array is seen."""
+    images = np.random.default_rng(1).integers(0, 256, (n, 3, 32, 32), dtype=np.uint8)
+    # As torchvision has them: not in the order in which they are stored.
+    dataset = types.SimpleNamespace(data=images.transpose(0, 2, 3, 1))
+    marks = Marks().of(dataset).data(dataset, "data")
+
+    def is_seen() -> bool:
+        seen = marks.change(dataset) is not None
+        dataset.data[...] = before
+        assert marks.change(dataset) is None
+        return seen
+
+    before = dataset.data.copy()
+    for place in (0, n // 2, n - 1):
+        dataset.data[place, 31, 31, 2] ^= 1
+        assert is_seen(), place
+        dataset.data[place] = before[place, ::-1]
+        assert is_seen(), "upside down"
+    dataset.data[[0, 1]] = before[[1, 0]]
+    assert is_seen(), "two have changed places"
+    dataset.data[...] = 255 - before
+    assert is_seen(), "all"
 
 
 def test_a_wrapper_of_transforms_is_looked_into(small: Path) -> None:

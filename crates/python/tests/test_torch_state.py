@@ -18,9 +18,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("torchvision", reason="torchvision is not installed")
 
 import torch.utils.data as theirs
+from bothends import StateError
 from bothends.torch import DataLoader
 
-from loaders import TRAIN, numbered, order, quiet, stream
+from loaders import DEVICE, TRAIN, numbered, order, quiet, stream
 
 N = 23
 N_BATCHES = 6
@@ -203,6 +204,191 @@ def test_the_states_of_earlier_versions_are_loaded_as_before(small: Path, kind: 
     resumed = weighted(DATA[kind](small))
     resumed.load_state_dict({**ended, "sampler_drawn": [4, 1]})
     assert order(resumed) == whole[1]
+
+
+# ---- a generator that the sampler is not alone with ---------------------------------------
+
+
+class Permuted(theirs.Sampler[int]):  # type: ignore[misc]
+    """A sampler of a script's own."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self.generator = generator
+
+    def __len__(self) -> int:
+        return N
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(torch.randperm(N, generator=self.generator).tolist())
+
+
+SHARED: dict[str, Callable[[torch.Generator], dict[str, Any]]] = {
+    "with replacement": lambda generator: {
+        "sampler": theirs.RandomSampler(range(N), replacement=True, generator=generator)
+    },
+    "weighted": lambda generator: {
+        "sampler": theirs.WeightedRandomSampler(torch.ones(N), N, generator=generator)
+    },
+    "batches": lambda generator: {
+        "batch_sampler": theirs.BatchSampler(Permuted(generator), 4, False), "batch_size": 1
+    },
+}
+
+
+def sharing(cls: Any, dataset: Any, how: str, **options: Any) -> Any:
+    """A loader whose sampler draws from the loader's generator."""
+    generator = torch.Generator().manual_seed(4)
+    options = {"batch_size": 4, "generator": generator, **SHARED[how](generator), **options}
+    return cls(dataset, **options)
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("how", SHARED)
+@pytest.mark.parametrize("kind", DATA)
+def test_a_generator_of_loader_and_sampler_gives_pytorchs_order(
+    small: Path, kind: str, how: str, workers: str, seed: int | None
+) -> None:
+    """Symptom: from the second epoch on the order is another one, since PyTorch's loader draws from
+    its generator as each epoch begins, or as it starts workers that it keeps."""
+    made = sharing(quiet, DATA[kind](small), how, seed=seed, **WORKERS[workers])
+    plain = sharing(theirs.DataLoader, DATA[kind](small), how, **WORKERS[workers])
+    assert [order(made) for _ in range(3)] == [order(plain) for _ in range(3)]
+
+
+@pytest.mark.parametrize("workers", ["no workers", "kept workers"])
+@pytest.mark.parametrize("how", ["with replacement", "weighted"])
+@pytest.mark.parametrize("kind", DATA)
+def test_a_generator_of_loader_and_sampler_continues_from_any_state(
+    small: Path, kind: str, how: str, workers: str
+) -> None:
+    """Symptom: a resumed epoch has another order: the seed that the loader draws is left out."""
+    options = WORKERS[workers]
+    made = sharing(quiet, DATA[kind](small), how, **options)
+    whole = sum((order(made) for _ in range(5)), [])
+    made = sharing(quiet, DATA[kind](small), how, **options)
+    for place, (n, state) in enumerate(states_of(made, 3)):
+        if options and n % N_BATCHES not in (0, 1, N_BATCHES - 1):
+            continue
+        # The state knows which seeds were drawn, whatever workers there are now.
+        resumed = sharing(quiet, DATA[kind](small), how)
+        resumed.load_state_dict(again(state))
+        rest = order(resumed) + order(resumed)
+        assert rest == whole[n : n + len(rest)] and len(rest) > N_BATCHES - 1, place
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_a_samplers_own_code_may_share_the_loaders_generator(small: Path, kind: str) -> None:
+    """Symptom: the first epoch cannot be resumed, although the generator is as at its beginning."""
+    made = sharing(quiet, DATA[kind](small), "batches")
+    batches = iter(made)
+    next(batches), next(batches)
+    state = again(made.state_dict())
+    rest = [labels.tolist() for _, labels in batches]
+    resumed = sharing(quiet, DATA[kind](small), "batches")
+    resumed.load_state_dict(state)
+    assert order(resumed) == rest
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_a_shared_generators_states_of_earlier_versions_are_loaded_as_before(
+    small: Path, kind: str
+) -> None:
+    """They are of runs whose epochs drew no seed from the generator."""
+    generator = torch.Generator().manual_seed(4)
+    alone = SHARED["weighted"](generator)["sampler"]
+    whole = [list(theirs.BatchSampler(alone, 4, False)) for _ in range(3)]
+    resumed = sharing(quiet, DATA[kind](small), "weighted")
+    resumed.load_state_dict({"epoch": 1, "seed": 3, "sampler_drawn": [4, 1]})
+    assert [order(resumed), order(resumed)] == whole[1:]
+
+
+def parted(dataset: Any, **options: Any) -> DataLoader:
+    """A loader of a random part, which the sampler's generator has chosen."""
+    generator = torch.Generator().manual_seed(4)
+    part, _ = theirs.random_split(dataset, [14, N - 14], generator=generator)
+    sampler = theirs.WeightedRandomSampler(torch.ones(14), 14, generator=generator)
+    return quiet(part, sampler=sampler, **options)
+
+
+@pytest.mark.parametrize("n_loaded", [1, 2])
+@pytest.mark.parametrize("kind", DATA)
+def test_a_script_may_draw_from_the_samplers_generator_first(
+    small: Path, kind: str, n_loaded: int
+) -> None:
+    """Symptom: a resumed epoch has the order of a generator from which nothing was drawn before."""
+    made = parted(DATA[kind](small), seed=3)
+    whole = sum((order(made) for _ in range(5)), [])
+    made = parted(DATA[kind](small), seed=3)
+    states = list(states_of(made, 3))
+    for place, (n, state) in enumerate(states):
+        for _ in range(n_loaded):
+            resumed = parted(DATA[kind](small))
+            resumed.load_state_dict(again(state))
+            state = resumed.state_dict()
+        rest = order(resumed) + order(resumed)
+        assert rest == whole[n : n + len(rest)] and len(rest) > 3, place
+    # Also in the run itself, as a script does that goes back to the best epoch so far.
+    for place, (n, state) in enumerate(states):
+        made.load_state_dict(again(state))
+        rest = order(made)
+        assert rest == whole[n : n + len(rest)], place
+        assert len(json.dumps(state)) < 1000
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_a_generator_that_was_used_otherwise_is_refused(small: Path, kind: str) -> None:
+    """Symptom: the resumed epoch has samples twice."""
+    made = parted(DATA[kind](small), seed=3)
+    next(iter(made))
+    state = again(made.state_dict())
+    resumed = parted(DATA[kind](small), seed=5)
+    torch.rand(1, generator=resumed.sampler.generator)
+    before = resumed.state_dict()
+    with pytest.raises(StateError, match="drawn other numbers from the sampler's generator"):
+        resumed.load_state_dict(state)
+    assert resumed.state_dict() == before
+
+
+# ---- the end of a resumed epoch -----------------------------------------------------------
+
+WITHIN: dict[str, Callable[[], dict[str, Any]]] = {
+    "shuffled": lambda: {"shuffle": True},
+    "sequential, whole batches": lambda: {"drop_last": True},
+    "weighted": lambda: {"sampler": theirs.WeightedRandomSampler(torch.ones(N), N)},
+    "uneven": lambda: {
+        "batch_sampler": [[1], [2, 3, 4, 5], [6, 7], [8], [9, 10, 11], [0]], "batch_size": 1
+    },
+    "out of order": lambda: {"shuffle": True, "strategy": "mte", **DEVICE},
+}
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("how", WITHIN)
+@pytest.mark.parametrize("kind", DATA)
+def test_a_resumed_epoch_knows_its_end(small: Path, kind: str, how: str, workers: str) -> None:
+    """Symptom: Lightning loses an epoch where it resumes for the second time: a state from after the
+    last batch of a resumed epoch does not say so."""
+    options = {**WORKERS[workers], "seed": 3}
+
+    def resumed(state: dict[str, Any]) -> DataLoader:
+        made = quiet(DATA[kind](small), **WITHIN[how](), **options)
+        made.load_state_dict(again(state))
+        return made
+
+    whole = resumed({"epoch": 0, "seed": 3})
+    expected = [sorted(sum(order(whole), [])) for _ in range(2)]
+    n, state, seen = len(whole), {"epoch": 0, "seed": 3}, []
+    # The last one is at the end of the epoch.
+    for n_taken in (1, 2, n - 3, 0):
+        made = resumed(state)
+        batches = iter(made)
+        assert len(batches) == n and len(made) == len(whole)  # type: ignore[arg-type]
+        seen += sum((next(batches)[1].tolist() for _ in range(n_taken)), [])
+        n, state = n - n_taken, made.state_dict()
+        assert ("given_all" in state) == (n == 0)
+    assert next(batches, None) is None
+    assert sorted(seen) == expected[0] and sorted(sum(order(made), [])) == expected[1]
 
 
 # ---- before the first iteration -----------------------------------------------------------

@@ -294,6 +294,39 @@ def test_lightning_resumes_an_unseeded_script(
     assert all(torch.equal(a, b) for a, b in zip(seen, expected, strict=True))
 
 
+LOADERS: dict[str, Any] = {
+    "shuffled": lambda _: {"shuffle": True},
+    "batches": lambda torch: {
+        "batch_sampler": torch.utils.data.BatchSampler(range(23), 5, False),
+        "batch_size": 1,
+        "shuffle": None,
+    },
+}
+
+
+@pytest.mark.parametrize("stops", [(2, 5), (3, 4, 5), (2, 5, 7, 10)])
+@pytest.mark.parametrize("kind", LOADERS)
+def test_lightning_resumes_again_and_again(
+    small: Path, tmp_path: Path, lightning: Any, kind: str, stops: tuple[int, ...]
+) -> None:
+    """Symptom: an epoch is lost at the second resume, if the first was within an epoch."""
+    seen: list[Any] = []
+    saved = None
+    for stop in (*stops, -1):
+        model = notes(lightning)
+        checkpoint = lightning.callbacks.ModelCheckpoint(tmp_path, every_n_train_steps=1)
+        options = {"max_epochs": 3, "max_steps": stop, "callbacks": [checkpoint]}
+        run = trainer(lightning, tmp_path, **options)
+        run.fit(model, of_torch(small, seed=3, **LOADERS[kind](torch)), ckpt_path=saved)
+        seen += model.seen
+        saved = checkpoint.best_model_path
+    steady = of_torch(small, seed=3, **LOADERS[kind](torch))
+    expected = [(epoch, images.clone()) for epoch in range(3) for images, _ in steady]
+    assert [epoch for epoch, _ in seen] == [epoch for epoch, _ in expected]
+    pairs = zip(seen, expected, strict=True)
+    assert all(torch.equal(images, other) for (_, images), (_, other) in pairs)
+
+
 def test_accelerate_keeps_a_torch_loader_ours(small: Path) -> None:
     """Symptom: what Accelerate makes of it is PyTorch's loader, and nothing is faster."""
     accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
@@ -303,6 +336,80 @@ def test_accelerate_keeps_a_torch_loader_ours(small: Path) -> None:
     assert all(sorted(sum(epoch, [])) == list(range(23)) for epoch in epochs)
     assert epochs[0] != epochs[1] and len(prepared) == 5
     assert prepared.base_dataloader.stats()["loader"] == "bothends"
+
+
+class Numbered(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
+    """A data set that makes its own samples."""
+
+    def __len__(self) -> int:
+        return 23
+
+    def __getitem__(self, i: int) -> Any:
+        return torch.rand(2), i
+
+
+def made_for_accelerate(small: Path, kind: str, *, is_prepared: bool = True) -> Any:
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    from loaders import quiet
+
+    options = {"shuffle": True, "batch_size": 5, "seed": 3}
+    loader = of_torch(small, **options) if kind == "read" else quiet(Numbered(), **options)
+    return accelerate.Accelerator(cpu=True).prepare(loader) if is_prepared else loader
+
+
+@pytest.mark.parametrize("is_prepared", [True, False])
+@pytest.mark.parametrize("kind", ["read", "own code"])
+def test_skipping_batches_with_accelerate_repeats_no_epoch(
+    small: Path, kind: str, is_prepared: bool
+) -> None:
+    """Symptom: after an epoch whose first batches were skipped, the same one comes again."""
+
+    def stream(loader: Any) -> list[Any]:
+        return [(images.clone(), labels.tolist()) for images, labels in loader]
+
+    def same(one: list[Any], other: list[Any]) -> bool:
+        pairs = zip(one, other, strict=True)
+        return all(torch.equal(a, b) and m == n for (a, m), (b, n) in pairs)
+
+    steady = made_for_accelerate(small, kind, is_prepared=is_prepared)
+    from accelerate import skip_first_batches
+
+    whole = [stream(steady) for _ in range(5)]
+    loader = made_for_accelerate(small, kind, is_prepared=is_prepared)
+    assert same(stream(loader), whole[0])
+    first = stream(skip_first_batches(loader, 2))
+    assert len(first) == 3
+    if is_prepared:
+        assert same(first, whole[1][2:])
+    assert same(stream(loader), whole[2])
+    # An epoch that is left early counts, too.
+    batches = iter(skip_first_batches(loader, 1))
+    next(batches)
+    del batches
+    assert same(stream(loader), whole[4])
+
+
+@pytest.mark.parametrize("kind", ["read", "own code"])
+def test_a_state_within_an_epoch_of_which_accelerate_skips_batches(small: Path, kind: str) -> None:
+    """Symptom: the loader whose batches are skipped continues at another batch."""
+    loader = made_for_accelerate(small, kind, is_prepared=False)
+    from accelerate import skip_first_batches
+
+    batches = iter(skip_first_batches(loader, 2))
+    next(batches)
+    state = loader.state_dict()
+    rest = [labels.tolist() for _, labels in batches]
+    other = made_for_accelerate(small, kind, is_prepared=False)
+    with pytest.raises(bothends.StateError):
+        other.load_state_dict(state)
+    resumed = skip_first_batches(other, 2)
+    resumed.load_state_dict(state)
+    assert [labels.tolist() for _, labels in resumed] == rest and len(rest) == 2
+    # The end of such an epoch is one for both.
+    assert loader.state_dict()["epoch"] == 1
+    other.load_state_dict(loader.state_dict())
+    expected = [labels.tolist() for _, labels in loader]
+    assert [labels.tolist() for _, labels in other] == expected
 
 
 @pytest.mark.parametrize("options", [{}, {"split_batches": True}, {"even_batches": False}])

@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import os
 import warnings
-import weakref
 from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,6 +25,7 @@ import torch.utils.data
 from ._callers import counts_batches, stacklevel_of_caller
 from ._dataloader import orders as _orders
 from ._dataloader import rebuilt as _rebuilt
+from ._dataloader.course import Course
 from ._dataloader.delivery import NO_GPU, gpu_of, on_gpu, pinned
 from ._dataloader.epochs import (
     Epoch,
@@ -34,10 +34,10 @@ from ._dataloader.epochs import (
     NativeProgress,
     Opening,
     Pool,
-    Progress,
     Python,
     begun,
     filling,
+    n_left,
     summed,
 )
 from ._dataloader.items import Items, ItemsProgress, dealt, resumed, tasks
@@ -89,6 +89,8 @@ _NOTHING_YET: dict[str, Any] = {
     "skipped": [],
     "damaged": {"samples": 0, "named": []},
 }
+# What a state says of the generators of loader and sampler.
+_OF_GENERATORS = ("sampler_drawn", "sampler_origin", "seeds_drawn")
 _made = itertools.count()
 
 
@@ -193,6 +195,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             setattr(self, name, value)
         own_seed: _orders.Seed = vars(self).get("shared_seed", _orders.Seed(self.seed))
         self.shared_seed = own_seed
+        self.course: Course = vars(self).get("course", Course())
         self._begin_state()
         super().__init__(
             dataset,
@@ -225,23 +228,14 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self._finish: Finish | None = None
         self._said: set[str] = set()
         self._most_rows = 0
-        self._next_epoch = 0
-        self._sampler_epoch: int | None = None
         self._is_closed = False
         self._forget_iterations()
 
     def _forget_iterations(self) -> None:
         self._feeds = Feeds()
-        self._progress: Progress | None = None
         self._is_resuming = self._resumes_at_end = self._resumes_inside = False
-        # If the data set makes its samples: the newest iterator, and the batches that the resumed
-        # run had already taken.
-        self._newest: weakref.ref[Epoch] | None = None
+        # If the data set makes its samples: the batches that the resumed run had already taken.
         self._n_before = 0
-        # The number of epochs for which the sampler's generator has drawn since it was seeded; and
-        # whether these are epochs of the resumed run, for which it is yet to draw.
-        self._n_drawn = 0
-        self._must_draw = False
 
     # ---- what is loaded ------------------------------------------------------------------
 
@@ -325,9 +319,8 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
                 line = f"{prepared.source.name} is not dealt to ranks"
                 raise _orders.NoOrder(line, "give a DistributedSampler")
             order = self._asked(order.ranks, epoch)
-        n_batches = self._n_batches(order)
-        if n_batches == 0:
-            self._next_epoch, self._progress = epoch + 1, None
+        if self._n_batches(order) == 0:
+            self.course.choose(epoch + 1)
             return iter(())
         finish = self._finish_of(prepared)
         feed = self._feeds.free(self._opening(prepared, order, finish))
@@ -335,11 +328,11 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             feed.loader.set_epoch(epoch)
         batches = begun(feed, order, prepared.source.rows)
         self._is_resuming = False
-        progress = NativeProgress(epoch, n_batches, loader=feed.loader)
-        feed.progress = self._progress = progress
+        progress = NativeProgress(epoch, n_left(feed.loader, order), loader=feed.loader)
         finished = self._finished(progress, batches, finish)
         iterator = Epoch(progress, map(self._delivered, finished))
-        feed.runs_for = weakref.ref(iterator)
+        feed.run(progress, iterator)
+        self.course.begin(progress, iterator)
         return iterator
 
     def _finish_of(self, prepared: Prepared) -> Finish:
@@ -355,7 +348,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         finishing = Finishing(self.prepared, self._seed)
         if self.num_workers == 0 or not finish.runs_transforms:
             return finishing.here(progress.loader, batches, finish)
-        given, progress.states = finishing.tasks(progress.loader, batches, finish)
+        given, progress.ahead = finishing.tasks(progress.loader, batches, finish)
         return self._pool.map(self._python(finish.in_worker), given)
 
     def _begin_items(self, items: Items) -> Iterator[Any]:
@@ -374,15 +367,16 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         n_batches = max(0, len(order.ends) - order.skip) - before
         if n_batches < 0:
             raise StateError(f"the state records {before} batches, more than the epoch has")
-        self._progress = progress = ItemsProgress(
+        progress = ItemsProgress(
             epoch, n_batches, items=items, seed=self._seed, shape=self._shape, before=before
         )
+        progress.skipped = order.skip
         made = tasks(order, (self._seed, epoch), order.skip + before)
         batches: Iterator[Any] = map(items.here, made)
         if self.num_workers > 0:
             batches = self._pool.map(self._python(items.in_worker), made)
         iterator = Epoch(progress, map(self._delivered, batches))
-        self._newest = weakref.ref(iterator)
+        self.course.begin(progress, iterator)
         return iterator
 
     def _python(self, work: Callable[[Task], Any]) -> Python:
@@ -417,18 +411,28 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self._draw_seed(ALONE if is_default or not _orders.is_dealt(self) else ranks)
         assert self._seed is not None
         key = (self._seed, epoch)
-        is_inside = self._must_draw and self._is_resuming and self._resumes_inside
-        if _orders.has_fresh_generator(self) and not is_inside:
-            # Also if the script has seeded it since. A state inside an epoch counts from then.
-            self._n_drawn = 0
-        elif self._must_draw:
-            for generator in _orders.generators(self):
-                generator.manual_seed(generator.initial_seed())
-            for _ in range(self._n_drawn):
-                _orders.given(self, ranks, key)
-        self._must_draw = False
-        self._n_drawn += 1
-        return _orders.given(self, ranks, key)
+        is_inside = self._is_resuming and self._resumes_inside
+        for nth in self.course.drawn.begin(_orders.generators(self), is_inside=is_inside):
+            if self._draws_seeds == "each" or (self._draws_seeds == "once" and nth == 0):
+                # As PyTorch's loader does: the samplers may have the same generator.
+                _orders.drawn_seed(self.generator)
+            order = _orders.given(self, ranks, key)
+        return order
+
+    @property
+    def _draws_seeds(self) -> str:
+        """For which epochs a seed is drawn from the `generator`, if samplers are asked."""
+        if self.generator is None or not self._asks:
+            return "none"
+        is_kept = self.persistent_workers and self.num_workers > 0
+        return self.course.drawn.seeds or ("once" if is_kept else "each")
+
+    @property
+    def _asks(self) -> bool:
+        """Whether bothends reads the data set or runs its code in the order of the samplers, rather
+        than in an order of its own."""
+        needs_order = self.prepared is not None and self.prepared.source.rows is not None
+        return needs_order or not _orders.is_default(self)
 
     def _n_batches(self, order: _orders.Own | _orders.Given) -> int:
         if isinstance(order, _orders.Given):
@@ -507,7 +511,10 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         """Draws the seed of a loader that has none yet; ranks that share an epoch agree on one."""
         if self._seed is not None:
             return
-        seed = _orders.drawn_seed(self._seeded_from)
+        generator = self._seeded_from
+        # What is drawn next from a generator that the samplers may have is for them.
+        is_theirs = generator is not None and self._asks
+        seed = (_orders.next_seed if is_theirs else _orders.drawn_seed)(generator)
         if ranks.world_size > 1:
             agree = _orders.agreed_seed if _orders.is_default(self) else _orders.common_seed
             seed = agree(seed, ranks)
@@ -517,17 +524,13 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         """A seed for a state that is saved before the first iteration, which is then that of this
         run. Nothing is drawn: a script's other random numbers should not depend on whether it saves
         a state."""
-        generator = self._seeded_from or torch.default_generator
-        copy = torch.Generator(generator.device)
-        copy.set_state(generator.get_state())
         # Loaders whose states are saved before any of them begins differ.
-        return _orders.mixed(_orders.drawn_seed(copy), self.made_nth)
+        return _orders.mixed(_orders.next_seed(self._seeded_from), self.made_nth)
 
     @property
     def _seeded_from(self) -> torch.Generator | None:
         generator = self.generator
         if generator is None and _orders.is_default(self):
-            # Nothing else draws from it then.
             generator = getattr(self.sampler, "generator", None)
         return generator  # type: ignore[no-any-return]
 
@@ -564,37 +567,30 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     def set_epoch(self, epoch: int) -> None:
         """Chooses the next epoch, also for the samplers. A position that was loaded is kept if it
         is in this epoch, and dropped otherwise."""
-        self._is_resuming = self._is_resuming and epoch == self._next_epoch
+        self._is_resuming = self._is_resuming and epoch == self.course.next_epoch
         self._resumes_at_end = self._resumes_at_end and self._is_resuming
-        self._next_epoch, self._progress = epoch, None
+        self.course.choose(epoch)
         self._tell_samplers(epoch)
 
     def _tell_samplers(self, epoch: int) -> None:
         for sampler in _orders.samplers(self):
             if hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(epoch)
-                self._sampler_epoch = epoch
+                self.course.sampler_epoch = epoch
 
     def _take_epoch(self) -> int:
         """The number of the epoch that begins: the sampler's if it was set since, otherwise the one
         after the last epoch in use."""
-        before = self._progress
-        if before is not None:
-            was_used = before.n_taken > 0 or before.has_ended or self._is_running
-            self._next_epoch = before.number + was_used
+        # Another loader of this course may have begun an epoch since a state was loaded.
+        self._is_resuming = self._is_resuming and self.course.progress is None
+        self.course.advance()
         of_samplers = [getattr(s, "epoch", None) for s in _orders.samplers(self)]
         told = next((e for e in of_samplers if isinstance(e, int)), None)
-        if told is not None and told != (self._sampler_epoch or 0):
-            self._is_resuming = self._is_resuming and told == self._next_epoch
-            self._next_epoch = told
-        self._sampler_epoch = told
-        return self._next_epoch
-
-    @property
-    def _is_running(self) -> bool:
-        """Whether the newest iterator is still referenced and not finished."""
-        newest = None if self._newest is None else self._newest()
-        return self._feeds.is_running or (newest is not None and not newest.is_over)
+        if told is not None and told != (self.course.sampler_epoch or 0):
+            self._is_resuming = self._is_resuming and told == self.course.next_epoch
+            self.course.next_epoch = told
+        self.course.sampler_epoch = told
+        return self.course.next_epoch
 
     # ---- state ---------------------------------------------------------------------------
 
@@ -615,33 +611,33 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
 
     def _position(self) -> dict[str, Any]:
         # Not the loader's own if a script never calls the sampler's `set_epoch`.
-        told = {} if self._sampler_epoch is None else {"sampler_epoch": self._sampler_epoch}
-        generators = [] if _orders.is_default(self) else _orders.generators(self)
-        drawn = [[generators[0].initial_seed(), self._n_drawn_before]] if generators else []
-        progress = self._progress
+        sampler_epoch, progress = self.course.sampler_epoch, self.course.progress
+        told = {} if sampler_epoch is None else {"sampler_epoch": sampler_epoch}
         is_all = self._resumes_at_end if progress is None else progress.has_given_all
         given = {"given_all": True} if is_all else {}
-        return {**self._place(), **told, **given, **{"sampler_drawn": pair for pair in drawn}}
-
-    @property
-    def _n_drawn_before(self) -> int:
-        """The number of epochs for which the sampler's generator draws before the next iteration of
-        a run that resumes here."""
-        if self._progress is not None and not self._progress.has_ended:
-            # The newest one is resumed.
-            return self._n_drawn - 1
-        return 0 if _orders.has_fresh_generator(self) else self._n_drawn
+        state = {**self._place(), **told, **given}
+        if self._asks:
+            is_within = progress is not None and not progress.has_ended
+            generators = _orders.generators(self)
+            state |= self.course.drawn.saved(generators, is_within=is_within)
+        seeds = self._draws_seeds
+        return state if seeds == "none" else {**state, "seeds_drawn": seeds}
 
     def _place(self) -> dict[str, Any]:
-        if self._progress is not None:
-            return self._progress.state
+        progress = self.course.progress
+        if isinstance(progress, NativeProgress) and progress.loader is not self._feeds.current:
+            # Of a loader that skips batches of this one: only its end is a place in this one, too.
+            if progress.has_ended:
+                return {"epoch": progress.number + 1, "seed": self._seed}
+        if progress is not None:
+            return progress.state
         if self._is_resuming and self.own_items is not None:
-            place = {"epoch": self._next_epoch, "seed": self._seed}
+            place = {"epoch": self.course.next_epoch, "seed": self._seed}
             return {**place, "items": [self._n_before, *self._shape]}
         loader = self._feeds.current
         if loader is not None and self._is_resuming:
             return loader._state()
-        return {"epoch": self._next_epoch, "seed": self._seed}
+        return {"epoch": self.course.next_epoch, "seed": self._seed}
 
     def _load(self, state: dict[str, Any]) -> None:
         """Makes the next iteration continue from a state, with the seed of that run.
@@ -655,12 +651,14 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         # None: it was saved before there was one.
         self._seed = before if saved is None else saved
         # Frameworks add keys of their own.
-        beside = {"sampler_epoch", "sampler_drawn", "given_all"}
+        beside = {"sampler_epoch", *_OF_GENERATORS, "given_all"}
         theirs = beside | {name for name in state if str(name).startswith("_")}
         place = {name: value for name, value in state.items() if name not in theirs}
         if state.get("given_all") and counts_batches():
             place = {"epoch": state["epoch"] + 1, "seed": self._seed}
         try:
+            if self._asks:
+                self.course.drawn.refuse(_orders.generators(self), state)
             self._is_resuming = self._load_place(place)
         except StateError:
             self._seed = before
@@ -668,22 +666,19 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self._resumes_at_end = self._is_resuming and bool(state.get("given_all"))
         self._resumes_inside = place.get("position", 1) != 0
         n_later = place["epoch"] - state["epoch"]
-        self._next_epoch, self._progress = place["epoch"], None
+        self.course.choose(place["epoch"])
         told = state.get("sampler_epoch")
         self._tell_samplers((told if isinstance(told, int) else state["epoch"]) + n_later)
+        # The runs of earlier versions drew a single one, before the first epoch.
+        self.course.drawn.seeds = state.get("seeds_drawn", "none") if self._asks else None
         if "sampler_drawn" in state:
-            seed, n_drawn = state["sampler_drawn"]
-            self._n_drawn, self._must_draw = n_drawn + n_later, True
-            for generator in _orders.generators(self):
-                generator.manual_seed(seed)
-                if self._n_drawn > 0:
-                    # So that it is fresh again only if the script seeds it again.
-                    _orders.drawn_seed(generator)
+            self.course.drawn.load(_orders.generators(self), state, n_later)
 
     def _load_place(self, place: dict[str, Any]) -> bool:
         """Loads a position, and returns whether it is within an epoch."""
         if self.own_items is not None:
-            self._n_before = resumed(place, self._shape)
+            _, skipped = _orders.skipping(self.batch_sampler)
+            self._n_before = resumed(place, self._shape, skipped)
             return self._n_before > 0
         if "items" in place:
             line = "the state is for a data set that made its samples itself; bothends reads this one"
@@ -745,8 +740,8 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     def __getstate__(self) -> dict[str, Any]:
         """For another process or a copy: the arguments and the position of the training loop."""
         saved = self._position() if hasattr(self, "state_dict") else None
-        state = {**vars(self), "_saved": saved}
-        for name in ("_feeds", "_progress", "_newest", "_pool", "_finish", "_iterator"):
+        state = {**vars(self), "_saved": saved, "course": self.course.copied()}
+        for name in ("_feeds", "_pool", "_finish", "_iterator"):
             state.pop(name, None)
         return state
 

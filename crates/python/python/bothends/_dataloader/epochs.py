@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -102,12 +102,38 @@ class _OneAtATime:
 
 @dataclass
 class Feed:
-    """A native loader, and the iterator that it runs for."""
+    """A native loader, and the iterator that it runs for.
+
+    Attributes:
+        opening: what it was opened for.
+        loader: the native loader.
+        runs_for: the iterator.
+        progress: of the iterator's epoch.
+        n_passed_over: epochs that began on others since the last one on this, while it was free.
+        left: batches of earlier epochs, by prong, that were taken ahead and never delivered.
+    """
 
     opening: Opening
     loader: Loader
     runs_for: weakref.ref[Epoch] | None = None
-    progress: Progress | None = None
+    progress: NativeProgress | None = None
+    n_passed_over: int = 0
+    left: Counter[str] = field(default_factory=Counter)
+
+    def run(self, progress: NativeProgress, epoch: Epoch) -> None:
+        """An epoch has begun on it."""
+        if self.progress is not None:
+            self.left += self.progress.waiting
+        self.progress, self.runs_for = progress, weakref.ref(epoch)
+
+    def stats(self) -> dict[str, Any]:
+        """The native loader's figures, in which a batch counts once the training loop has it."""
+        stats = self.loader.stats()
+        left = self.left + (Counter() if self.progress is None else self.progress.waiting)
+        stats["front_batches"] -= left["host"]
+        for n, device in enumerate(stats["back"]):
+            device["batches"] -= left[f"csd{n}"]
+        return stats
 
     @property
     def epoch(self) -> Epoch | None:
@@ -144,11 +170,6 @@ class Feeds:
         """The one that runs, or ran, the newest epoch."""
         return None if self._current is None else self._current.loader
 
-    @property
-    def is_running(self) -> bool:
-        """Whether an unfinished iterator of the newest epoch is still referenced."""
-        return self._current is not None and not self._current.is_free
-
     def free(self, opening: Opening) -> Feed:
         """A native loader for this that no iterator uses."""
         for feed in list(self._feeds):
@@ -156,21 +177,29 @@ class Feeds:
             if epoch is not None and epoch.has_given_all:
                 epoch.end()
             if feed.is_free and not feed.fits(opening):
-                self._feeds.remove(feed)
-                self._stats_of_closed.append(feed.loader.stats())
-                feed.loader.close()
-        free = [f for f in self._feeds if f.is_free]
-        if self._current is not None and self._current in free:
-            free.insert(0, self._current)
+                self._close(feed)
+        # The newest one first.
+        free = sorted((f for f in self._feeds if f.is_free), key=lambda f: f is not self._current)
+        for other in free[1:]:
+            other.n_passed_over += 1
+            # Where so many epochs run side by side, each of them needs one of its own.
+            if other.n_passed_over >= len(self._feeds):
+                self._close(other)
         feed = free[0] if free else Feed(opening, opening.open())
+        feed.n_passed_over = 0
         if not free:
             self._feeds.append(feed)
         self._current = feed
         return feed
 
+    def _close(self, feed: Feed) -> None:
+        self._feeds.remove(feed)
+        self._stats_of_closed.append(feed.stats())
+        feed.loader.close()
+
     def stats(self) -> list[dict[str, Any]]:
         """The figures of each of them."""
-        return [*self._stats_of_closed, *(feed.loader.stats() for feed in self._feeds)]
+        return [*self._stats_of_closed, *(feed.stats() for feed in self._feeds)]
 
     def close(self) -> None:
         for feed in self._feeds:
@@ -192,6 +221,17 @@ def begun(feed: Feed, order: Own | Given, rows: list[int] | None) -> Iterator[Ba
         )
         (consumer,) = loader._waits.timed([own])
     return _Native(loader._to_the_end(map(loader._batch, consumer)))
+
+
+def n_left(loader: Loader, order: Own | Given) -> int:
+    """The number of batches left of the epoch that was begun, which may have been resumed inside."""
+    if isinstance(order, Own):
+        return loader._n_left()
+    state = loader._state()
+    # The position counts rows, also those that shorter batches lack; `done` the batches after it.
+    n_before: int = -(-state["position"] // loader.batch_size)
+    n_done: int = sum(end - start for start, end in state["done"])
+    return len(order.ends) - order.skip - n_before - n_done
 
 
 class NoBatch(Exception):
@@ -264,23 +304,40 @@ class NativeProgress(Progress):
 
     Attributes:
         loader: the native loader that runs it.
-        states: if batches are taken ahead of the training loop, the native loader's state after
-            each of them, and before the first.
+        ahead: if batches are taken ahead of the training loop, the one that it took last and those
+            that wait for it; None if they are not.
     """
 
     loader: Loader = field(kw_only=True)
-    states: deque[dict[str, Any]] | None = None
+    ahead: deque[Taken] | None = None
 
     @property
     def state(self) -> dict[str, Any]:
-        if self.has_ended or not self.states:
+        if self.has_ended or not self.ahead:
             return self.loader._state()
-        return self.states[0]
+        return self.ahead[0].state
+
+    @property
+    def waiting(self) -> Counter[str]:
+        """The batches that were taken ahead and wait for the training loop, by prong."""
+        return Counter(taken.prong for taken in list(self.ahead or ())[1:])
 
     def take(self) -> None:
         super().take()
-        if self.states:
-            self.states.popleft()
+        if self.ahead:
+            self.ahead.popleft()
+
+
+class Taken(NamedTuple):
+    """A batch that was taken from a native loader.
+
+    Attributes:
+        state: of the native loader, after it.
+        prong: who made it, as in `Batch`; "" for what stands for the batches before the first.
+    """
+
+    state: dict[str, Any]
+    prong: str
 
 
 class Epoch:
@@ -299,8 +356,9 @@ class Epoch:
         return self
 
     def __next__(self) -> Any:
-        if self._progress.has_failed:
-            # A loop that catches errors would otherwise get this one forever.
+        if self.is_over:
+            # A loop that catches errors would otherwise get the same one forever, and the native
+            # loader may be closed by now.
             raise StopIteration
         try:
             batch = next(self._batches)
@@ -478,20 +536,20 @@ class Finishing:
 
     def tasks(
         self, loader: Loader, batches: Iterator[Batch], finish: Finish
-    ) -> tuple[Iterator[Task], deque[dict[str, Any]]]:
-        """Each batch as a task for a worker, and the native loader's state after each."""
+    ) -> tuple[Iterator[Task], deque[Taken]]:
+        """Each batch as a task for a worker, and what was taken so far."""
         keys = (self._seed, loader.epoch)
         n_records = len(loader.dataset)
-        states = deque([loader._state()])
+        ahead = deque([Taken(loader._state(), "")])
 
         def task(batch: Batch) -> Task:
-            states.append(loader._state())
+            ahead.append(Taken(loader._state(), batch.prong))
             whole = self._whole(batch, keys, n_records)
             labels = whole.labels.tolist() if finish.needs_labels else []
             images = [_sent(view) for view in whole.images]
             return Task(images, (), (whole.samples, labels, whole.keys))
 
-        return map(task, batches), states
+        return map(task, batches), ahead
 
     def _whole(self, batch: Batch, keys: tuple[int, int], n_records: int) -> Whole:
         n = batch.n_valid

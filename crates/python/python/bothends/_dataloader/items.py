@@ -115,27 +115,30 @@ class ItemsProgress(Progress):
         seed: of the loader.
         shape: the number of samples in the data set and the most in a batch, as far as known.
         before: batches of the epoch that the resumed run had already taken.
+        skipped: batches that come before those, since Accelerate skips them.
     """
 
     items: Items = field(kw_only=True)
     seed: int = field(kw_only=True)
     shape: list[int | None] = field(kw_only=True)
     before: int = 0
+    skipped: int = 0
 
     @property
     def state(self) -> dict[str, Any]:
         if self.has_ended:
             return {"epoch": self.number + 1, "seed": self.seed}
         n = self.before + self.n_taken
-        return {"epoch": self.number, "seed": self.seed, "items": [n, *self.shape]}
+        place = {"epoch": self.number, "seed": self.seed, "items": [n, *self.shape]}
+        return {**place, "items_skipped": self.skipped} if self.skipped else place
 
     def take(self) -> None:
         super().take()
         self.items.n_taken += 1
 
 
-def resumed(state: dict[str, Any], shape: list[int | None]) -> int:
-    """The number of batches taken, according to a state.
+def resumed(state: dict[str, Any], shape: list[int | None], skipped: int) -> int:
+    """The number of batches taken, according to a state, of those that come after the skipped ones.
 
     Raises:
         StateError: it is damaged, or is for a different data set or batch size.
@@ -147,6 +150,10 @@ def resumed(state: dict[str, Any], shape: list[int | None]) -> int:
     n = items[0] if isinstance(items, list) and len(items) == 3 else None
     if not isinstance(n, int) or n < 0:
         raise StateError("the state was not made by state_dict()")
+    # Earlier versions did not say how many were skipped.
+    if n > 0 and state.get("items_skipped", skipped) != skipped:
+        line = f"the state belongs to a loader that skips the first {state['items_skipped']} batches"
+        raise StateError(f"{line} of an epoch; this one skips {skipped}")
     for name, before, now in zip(("samples", "samples per batch"), items[1:], shape, strict=True):
         if before != now:
             raise StateError(f"the state belongs to a run with {before} {name}; here are {now}")

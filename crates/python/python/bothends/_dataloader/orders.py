@@ -25,6 +25,7 @@ import torch.utils.data
 
 from .._errors import Error, OptionsError
 from .._ranks import ALONE, Ranks
+from .rows import is_default_collate
 
 # Seconds that a rank waits for rank 0 to name the seed.
 _PATIENCE = datetime.timedelta(seconds=300)
@@ -120,24 +121,37 @@ def given(loader: Any, ranks: Ranks, key: tuple[int, int]) -> Given:
     resumed; the generators are then as they were.
 
     Raises:
-        NoOrder: the sampler gives something other than indices, or never ends.
+        NoOrder: the sampler gives something other than indices, or never ends; or an empty batch,
+            which the native loader does not have, and which goes to a `collate_fn` of the script's.
+        OptionsError: it gives an empty batch, which `default_collate` refuses.
     """
     samples, ends = array("q"), array("Q")
     longest = 0
-    batches, skip = loader.batch_sampler, 0
-    if _name(batches) == "SkipBatchSampler":
-        # Accelerate's: the skipped samples have come before, and count as repetitions.
-        batches, skip = batches.batch_sampler, batches.skip_batches
+    # The skipped samples have come before, and count as repetitions.
+    batches, skip = skipping(loader.batch_sampler)
     with _keyed(key):
         for batch in _bounded(batches):
             n = _extend(samples, batch)
-            # The native loader has no empty batches, and `default_collate` would refuse them.
-            if n or loader.own_items is not None:
-                ends.append(len(samples))
-                longest = max(longest, n)
+            if n == 0 and loader.own_items is None:
+                raise _empty(loader, batches, len(ends))
+            ends.append(len(samples))
+            longest = max(longest, n)
     samples = _from_zero(samples, len(loader.dataset))
     repeats = "each" if ranks.world_size > 1 and not _shares(batches) else "same"
     return Given(samples, ends, longest, ranks, repeats, skip)
+
+
+def skipping(batches: Any) -> tuple[Any, int]:
+    """The batch sampler of which Accelerate's `skip_first_batches` skips batches, and how many."""
+    is_skipping = _name(batches) == "SkipBatchSampler"
+    return (batches.batch_sampler, batches.skip_batches) if is_skipping else (batches, 0)
+
+
+def _empty(loader: Any, batches: Any, n: int) -> Exception:
+    line = f"batch {n} of the {_name(batches)} has no sample"
+    if not is_default_collate(loader.collate_fn):
+        return NoOrder(line, "leave it out of the epoch")
+    return OptionsError(f"{line}, and default_collate refuses it; leave it out of the epoch")
 
 
 def _source_len(sampler: Any) -> int:
@@ -213,15 +227,6 @@ def generators(loader: Any) -> list[torch.Generator]:
     return [generator for generator in found if isinstance(generator, torch.Generator)]
 
 
-def has_fresh_generator(loader: Any) -> bool:
-    """Whether nothing has been drawn from the samplers' own generators since they were seeded."""
-    for generator in generators(loader):
-        seeded = torch.Generator(generator.device).manual_seed(generator.initial_seed())
-        if not torch.equal(generator.get_state(), seeded.get_state()):
-            return False
-    return True
-
-
 def _shares(batches: Any) -> bool:
     """Whether the ranks share one epoch, with each sample on exactly one of them."""
     return any(
@@ -240,6 +245,14 @@ def drawn_seed(generator: torch.Generator | None) -> int:
     device = None if generator is None else generator.device
     drawn = torch.empty((), dtype=torch.int64, device=device).random_(generator=generator)
     return int(drawn.item()) % 2**63
+
+
+def next_seed(generator: torch.Generator | None) -> int:
+    """The seed that `drawn_seed` would draw; nothing is drawn."""
+    generator = generator or torch.default_generator
+    copy = torch.Generator(generator.device)
+    copy.set_state(generator.get_state())
+    return drawn_seed(copy)
 
 
 @dataclass

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch.utils.data
 
-from .orders import within
+from .orders import skipping, within
 
 # Packages that re-create loaders, by the prefix of their modules' names.
 _FRAMEWORKS = ("accelerate.", "ray.train.")
@@ -54,8 +54,12 @@ def _new(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
     if parent is None:
         return object.__new__(cls)
     made = object.__new__(type(parent))
-    options = {name: getattr(parent, name) for name in parent.OPTIONS}
-    vars(made)["_inherited"] = {**options, "shared_seed": parent.shared_seed}
+    shared = {name: getattr(parent, name) for name in (*parent.OPTIONS, "shared_seed")}
+    batches = kwargs.get("batch_sampler")
+    if skipping(batches)[0] is not batches:
+        # Its epochs are the parent's, whose next one comes after them.
+        shared["course"] = parent.course
+    vars(made)["_inherited"] = shared
     if is_stateful:
         # It is not an instance of that class, so Python does not call its __init__.
         made.__init__(*args, **{k: v for k, v in kwargs.items() if k not in _STATEFUL_ONLY})

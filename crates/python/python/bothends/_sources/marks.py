@@ -16,8 +16,12 @@ _LIBRARIES = frozenset({"torchvision", "timm", "torch"})
 _INSIDE = ("transform", "transforms")
 # Deeper than any transform; a cycle ends here.
 _DEPTH = 16
-# Larger arrays are compared by identity: a checksum would delay every epoch noticeably.
+# Of larger arrays a checksum would delay every epoch noticeably. For CIFAR-10's 154 MB, zlib's takes
+# 82 ms in the order in which they are stored; sums of words and a checksum of them take 29 ms.
 _LARGEST_SUM = 1 << 24
+# Words that are added up, so far apart that they are of different samples. A prime number: samples
+# that change places are not likely to be in one sum.
+_ADDED = 13
 # Means and deviations fit; a whitening matrix is compared as one object.
 _LARGEST_TENSOR = 64
 _PLAIN = (bool, int, complex, str, bytes, enum.Enum, type, type(None))
@@ -123,7 +127,7 @@ def _frozen_tensor(value: Any) -> Any:
 
 
 def _seen(value: Any) -> Any:
-    """A list as it is, the version of a tensor, or a checksum of a small array."""
+    """A list as it is, the version of a tensor, or a checksum of an array."""
     if isinstance(value, list):
         return value
     if isinstance(value, _PLAIN + (float, range)):
@@ -133,7 +137,25 @@ def _seen(value: Any) -> Any:
         return _Same(value), value._version
     if hasattr(value, "tobytes") and getattr(value, "nbytes", _LARGEST_SUM) < _LARGEST_SUM:
         return _Same(value), zlib.crc32(value.tobytes())
+    if hasattr(value, "tobytes") and hasattr(value, "strides"):
+        return _Same(value), _sums(value)
     return _Same(value), len(value) if hasattr(value, "__len__") else None
+
+
+def _sums(value: Any) -> Any:
+    """A checksum of a large array of NumPy's, at little more than the cost of reading it. It tells
+    changes apart unless they cancel out."""
+    import numpy
+
+    array = numpy.asarray(value)
+    # In the order in which it is stored, which CIFAR-10's images are not in.
+    stored = array.transpose(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))
+    if array.dtype.hasobject or not stored.flags.c_contiguous:
+        return array.shape
+    content = stored.reshape(-1).view(numpy.uint8)
+    n = content.size // (8 * _ADDED) * (8 * _ADDED)
+    sums = content[:n].view(numpy.uint64).reshape(_ADDED, -1).sum(0)
+    return array.shape, zlib.crc32(sums.tobytes()), zlib.crc32(content[n:].tobytes())
 
 
 def _equal(now: Any, before: Any) -> bool:
