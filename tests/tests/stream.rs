@@ -7,10 +7,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
-use bothends_runtime::ReaderKind;
+use anyhow::{Context, Result, bail, ensure};
+use bothends_core::tensor::{Dtype, Layout, Output};
+use bothends_runtime::{
+    DriveConfig, Loader, Observer, Progress, ReaderKind, Runtime, drive,
+};
 use bothends_tests::{
-    N_GENERATED, Setup, assert_whole, generated, programs, real_images,
+    N_GENERATED, Setup, assert_whole, generated, one_epoch, programs, real_images,
 };
 
 /// One device, and three of different speeds, over one kind of transport.
@@ -141,6 +144,84 @@ fn a_run_stopped_anywhere_goes_on_to_the_same_digest() -> Result<()> {
         ensure!(resumed.stream_digest == whole.stream_digest, "{second:?}");
         ensure!(resumed.content_digest == whole.content_digest, "{second:?}");
     }
+    Ok(())
+}
+
+/// Notes of a run.
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl Observer for Notes {
+    fn phase(&mut self, _: &str) {}
+    fn batch(&mut self, _: Progress) {}
+    fn note(&mut self, text: &str) {
+        self.0.push(text.to_owned());
+    }
+}
+
+/// A digest over bytes of two forms, or of two ranks, is nobody's.
+#[test]
+fn digests_over_other_bytes_are_not_continued() -> Result<()> {
+    let data = generated()?;
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().join("state.json");
+    let first = Setup {
+        stop_after: Some(4),
+        checkpoint: Some(state.clone()),
+        ..Setup::new(&data)
+    };
+    first.run()?;
+    let planes = Output { dtype: Dtype::U8, layout: Layout::Nchw };
+    let floats = Output { dtype: Dtype::F32, layout: Layout::Nhwc };
+    for (output, rank) in [
+        (planes, [0, 1]),
+        (floats, [0, 1]),
+        (first.output, [0, 2]),
+        (first.output, [1, 2]),
+    ] {
+        let other = Setup { output, rank, epochs: 2, ..Setup::new(&data) };
+        let whole = other.drive()?;
+        let mut notes = Notes::default();
+        let resume = Some(state.clone());
+        let resumed = Setup { resume, ..other.clone() }.watched(&mut notes)?;
+        let [begun, next] = &resumed.epochs[..] else { bail!("two epochs: {other:?}") };
+        ensure!(begun.stream_digest.is_none(), "{other:?}: {begun:?}");
+        ensure!(begun.content_digest.is_none(), "{other:?}: {begun:?}");
+        ensure!(next.stream_digest == whole.epochs[1].stream_digest, "{other:?}");
+        let wanted = "epoch 0: it has no digests, as those of the state are over other bytes: continue \
+                      with the output type, layout, fields, rank and number of ranks that it was made with";
+        ensure!(notes.0.iter().any(|note| note == wanted), "{other:?}: {:?}", notes.0);
+    }
+    Ok(())
+}
+
+/// What a run without digests delivered is missing in those of the run before it.
+#[test]
+fn digests_with_a_gap_are_not_continued() -> Result<()> {
+    let data = generated()?;
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().join("state.json");
+    let part = |digest, resume: bool| DriveConfig {
+        digest,
+        stop_after: Some(2),
+        checkpoint: Some(state.clone()),
+        resume: resume.then(|| state.clone()),
+        ..one_epoch()
+    };
+    let config = Setup::new(&data).config()?;
+    let run = |how: &DriveConfig, notes: &mut Notes| {
+        let runtime = Runtime::open(config.clone())?;
+        let result = drive(&mut Loader::over(runtime), how, notes)?;
+        anyhow::Ok(result.epochs.last().context("an epoch")?.stream_digest.clone())
+    };
+    let mut notes = Notes::default();
+    ensure!(run(&part(true, false), &mut notes)?.is_some());
+    ensure!(run(&part(false, true), &mut notes)?.is_none());
+    ensure!(notes.0.is_empty(), "{:?}", notes.0);
+    ensure!(run(&part(true, true), &mut notes)?.is_none(), "a gap of two batches");
+    let wanted =
+        "epoch 0: it has no digests, as the state is of a run without digests".to_owned();
+    ensure!(notes.0 == [wanted], "{:?}", notes.0);
     Ok(())
 }
 

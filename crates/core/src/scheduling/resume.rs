@@ -75,6 +75,9 @@ pub struct Resume {
     pub stream: StreamDigest,
     /// That rank's content digest so far.
     pub content: ContentDigest,
+    /// What the digests are over, as a fingerprint that only equal bytes share; `None` where no digests
+    /// were made.
+    pub digest_of: Option<u32>,
 }
 
 /// Why a run cannot go on from a text.
@@ -190,12 +193,16 @@ impl Resume {
         let mut raw: Raw = serde_json::from_str(json).map_err(ResumeError::Json)?;
         if version == RESUME_VERSION {
             raw.check(json.trim_ascii_end())?;
-        } else if raw.checksum.is_some() || raw.plan.is_some() {
+        } else if raw.has_later_fields() {
             return Err(damaged("version", "is not that of its fields"));
         }
         let order = raw.order.as_ref().map(mark).transpose()?;
         raw.check_place(order)?;
-        let plan = raw.plan.as_deref().map(plan_of).transpose()?;
+        let eight = |key, text: &Option<String>| {
+            text.as_deref().map(|text| fingerprint(key, text)).transpose()
+        };
+        let (plan, digest_of) =
+            (eight("plan", &raw.plan)?, eight("digest_of", &raw.digest_of)?);
         Ok(Self {
             run: RunIdentity {
                 seed: raw.seed,
@@ -217,6 +224,7 @@ impl Resume {
             stream: StreamDigest::restore(&raw.stream)
                 .map_err(|_| damaged("stream", "is not a saved stream digest"))?,
             content: ContentDigest(hash("content", &raw.content)?),
+            digest_of,
         })
     }
 
@@ -242,7 +250,7 @@ impl Resume {
         match (theirs.plan, run.plan) {
             // The settings are the same, and still the samples would come in another order.
             (Some(theirs), Some(ours)) => {
-                same(property("plan"), plan_text(theirs), plan_text(ours))
+                same(property("plan"), eight_digits(theirs), eight_digits(ours))
             }
             (_, _) => Ok(()),
         }
@@ -288,8 +296,8 @@ struct Version {
     version: u32,
 }
 
-/// The JSON form: hashes are 32 hexadecimal digits, the checksum 16, the plan's fingerprint 8, a
-/// stream digest its saved text. The fields stand in the order of the alphabet, as they are written.
+/// The JSON form: hashes are 32 hexadecimal digits, the checksum 16, fingerprints 8, a stream digest
+/// its saved text. The fields stand in the order of the alphabet, as they are written.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
@@ -298,6 +306,8 @@ struct Raw {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     checksum: Option<String>,
     content: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest_of: Option<String>,
     done: Vec<(u32, u32)>,
     epoch: EpochIdx,
     last: LastPolicy,
@@ -321,6 +331,11 @@ struct Raw {
 impl Raw {
     fn text(&self) -> String {
         serde_json::to_string(self).expect("strings, numbers and lists have a JSON form")
+    }
+
+    /// Whether it has what no state of version 1 has.
+    fn has_later_fields(&self) -> bool {
+        self.checksum.is_some() || self.plan.is_some() || self.digest_of.is_some()
     }
 
     /// Of a form that has none yet.
@@ -398,7 +413,7 @@ impl From<&Resume> for Raw {
                 None => UNCHECKED_VERSION,
             },
             checksum: None,
-            plan: run.plan.map(plan_text),
+            plan: run.plan.map(eight_digits),
             seed: run.seed,
             recipe_hash: hex(run.recipe_hash),
             manifest_hash: hex(run.manifest_hash),
@@ -419,6 +434,8 @@ impl From<&Resume> for Raw {
             }),
             n_delivered: resume.n_delivered,
             content: resume.content.to_string(),
+            // Whoever made a state of version 1 does not know of it.
+            digest_of: run.plan.and(resume.digest_of).map(eight_digits),
             stream: resume.stream.save(),
         }
     }
@@ -440,7 +457,7 @@ fn hex(hash: u128) -> String {
     format!("{hash:032x}")
 }
 
-fn plan_text(fingerprint: u32) -> String {
+fn eight_digits(fingerprint: u32) -> String {
     format!("{fingerprint:08x}")
 }
 
@@ -450,10 +467,10 @@ fn hash(key: &'static str, text: &str) -> Result<u128, ResumeError> {
     Ok(hash)
 }
 
-fn plan_of(text: &str) -> Result<u32, ResumeError> {
+fn fingerprint(key: &'static str, text: &str) -> Result<u32, ResumeError> {
     let digits = Some(text).filter(|text| text.len() == 8);
-    let plan = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
-    plan.ok_or_else(|| damaged("plan", "is not 8 hexadecimal digits"))
+    let number = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    number.ok_or_else(|| damaged(key, "is not 8 hexadecimal digits"))
 }
 
 fn damaged(key: &'static str, why: &'static str) -> ResumeError {
@@ -514,6 +531,7 @@ mod tests {
             n_delivered: 256,
             stream,
             content: ContentDigest(5),
+            digest_of: Some(1 << 31),
         }
     }
 
@@ -527,6 +545,7 @@ mod tests {
         assert_eq!(back.done, there.done);
         assert_eq!((back.epoch, back.position), (EpochIdx(3), 2_048));
         assert_eq!((back.n_delivered, back.content), (256, there.content));
+        assert_eq!(back.digest_of, there.digest_of);
         assert_eq!(back.stream.digest(), there.stream.digest());
         assert_eq!(back.to_json(), there.to_json());
     }
@@ -691,6 +710,8 @@ mod tests {
         // What has a checksum is not made older than it is.
         let text = resume().to_json().replace("\"version\":2", "\"version\":1");
         assert!(refusal(&text).contains("`version` is not that of its fields"));
+        let text = old.replacen('{', r#"{"digest_of":"00000001","#, 1);
+        assert!(refusal(&text).contains("`version` is not that of its fields"));
     }
 
     proptest! {
@@ -724,6 +745,7 @@ mod tests {
                 n_delivered,
                 content: ContentDigest(content),
                 stream,
+                digest_of: (!is_supplied).then_some(u32::MAX),
                 order: is_supplied.then_some(mark),
                 position,
                 ..resume()

@@ -167,6 +167,7 @@ pub(crate) fn at(
         n_delivered: digests.n_samples,
         stream: digests.stream.clone(),
         content: digests.content,
+        digest_of: digests.of,
     })
 }
 
@@ -219,10 +220,13 @@ pub(crate) fn resumed(json: &str, runtime: &Runtime) -> Result<Loaded, RuntimeEr
     let resume = Resume::from_json(json)?;
     resume.check(&identity(runtime)?)?;
     let note = (!resume.is_checked()).then_some(UNCHECKED_NOTE);
-    let Resume { epoch, position, done, order, stream, content, n_delivered, .. } =
-        resume;
-    let digests =
-        Digests { stream, content, n_samples: n_delivered, ..Digests::default() };
+    let Resume { epoch, position, done, order, .. } = resume;
+    let digests = Digests {
+        stream: resume.stream,
+        content: resume.content,
+        n_samples: resume.n_delivered,
+        ..Digests::of(resume.digest_of)
+    };
     let place = Place { epoch, position, done, order };
     Ok(Loaded { place, digests, note })
 }

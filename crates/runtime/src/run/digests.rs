@@ -3,13 +3,22 @@
 
 use bothends_core::digest::{ContentDigest, StreamDigest};
 use bothends_figures::SourceSamples;
+use twox_hash::XxHash3_64;
 
+use crate::config::run::RunConfig;
 use crate::handover::batch::{Batch, Sums};
 use crate::read::source::Source;
+
+/// Why digests that a state has are of no use to the run that goes on from it.
+const OF_OTHER_BYTES: &str = "as those of the state are over other bytes: continue with the output type, \
+    layout, fields, rank and number of ranks that it was made with";
+const OF_NOTHING: &str = "as the state is of a run without digests";
 
 /// The digests of an epoch, carried over a checkpoint.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Digests {
+    /// What they are over ([`digest_of`]); `None` where none are made.
+    pub(crate) of: Option<u32>,
     pub(crate) stream: StreamDigest,
     pub(crate) content: ContentDigest,
     pub(crate) n_samples: u64,
@@ -17,7 +26,35 @@ pub(crate) struct Digests {
     pub(crate) by_source: Vec<u64>,
 }
 
+/// What the digests of a rank are over, beyond what identifies its run: equal where the bytes of equal
+/// samples are, and where they are the same rank's.
+pub(crate) fn digest_of(config: &RunConfig) -> u32 {
+    let RunConfig { output, fields, rank, .. } = config;
+    let text = format!("{output:?} {fields:?} {} {}", rank.rank, rank.world);
+    let [a, b, c, d, ..] = XxHash3_64::oneshot(text.as_bytes()).to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
+}
+
 impl Digests {
+    /// Of an epoch that begins.
+    pub(crate) fn of(of: Option<u32>) -> Self {
+        Self { of, ..Self::default() }
+    }
+
+    /// What a run whose digests are over `ours` goes on from in mid-epoch, and why without digests.
+    /// Digests of a part of the epoch, or over two kinds of bytes, would be taken for those of the epoch.
+    pub(crate) fn resumed(self, ours: Option<u32>) -> (Self, Option<&'static str>) {
+        if ours.is_some() && self.of == ours {
+            return (self, None);
+        }
+        let why = match self.stream.is_empty() {
+            true => OF_NOTHING,
+            false => OF_OTHER_BYTES,
+        };
+        let none = Self { n_samples: self.n_samples, ..Self::default() };
+        (none, ours.map(|_| why))
+    }
+
     /// Counts the samples of a batch that the consumer has got; how many there are.
     pub(crate) fn count(&mut self, batch: &Batch, source: &Source) -> u64 {
         let n_valid = u64::from(batch.n_valid());

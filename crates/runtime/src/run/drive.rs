@@ -25,7 +25,7 @@ use crate::handover::loader::Loader;
 use crate::handover::report::EpochReport;
 use crate::read::blocks::BlockSource;
 use crate::run::checkpoint::{self, Loaded, NextSave, Place};
-use crate::run::digests::Digests;
+use crate::run::digests::{Digests, digest_of};
 use crate::run::energy::{Amounts, Lap, Metering, Meters, Used, devices_say};
 use crate::run::observer::{Ended, Observer, Progress};
 use crate::run::prepare::{prepare, tell_notes};
@@ -61,11 +61,13 @@ pub fn drive(
     let metering = meters.begin(loader.runtime_mut(), &how.energy, observer)?;
     // What measuring has read is not of the run.
     let read_before = loader.runtime().storage_read_bytes();
+    let digest_of = how.digest.then(|| digest_of(&loader.runtime().config));
     let mut run = Run {
         loader,
         how,
         alone,
-        digests: Digests::default(),
+        digest_of,
+        digests: Digests::of(digest_of),
         memory: Memory::default(),
         bytes: Bytes::default(),
         epochs: Vec::new(),
@@ -107,6 +109,8 @@ struct Run<'a> {
     loader: &'a mut Loader,
     how: &'a DriveConfig,
     alone: Alone,
+    /// What the digests are over, where they are wanted.
+    digest_of: Option<u32>,
     digests: Digests,
     memory: Memory,
     bytes: Bytes,
@@ -186,10 +190,10 @@ impl Run<'_> {
     ) -> Result<Vec<EpochOptions>, RuntimeError> {
         let runtime = self.loader.runtime();
         let accelerator_ns = self.how.accelerator.busy_ns(runtime.config.batch_size);
-        let wants_digests = self.how.digest;
+        let digest_of = self.digest_of;
         let options = |epoch: u32| EpochOptions {
             accelerator_ns,
-            digest: wants_digests.then(StreamDigest::new),
+            digest: digest_of.map(|_| StreamDigest::new()),
             ..runtime.options(EpochIdx(epoch))
         };
         if !self.how.compare.is_empty() {
@@ -200,6 +204,7 @@ impl Run<'_> {
             return Ok((0..self.how.epochs).map(options).collect());
         };
         let Loaded { place, digests, note } = checkpoint::load(path, runtime)?;
+        let is_in_mid_epoch = place.is_in_mid_epoch();
         let Place { epoch, position, done, order } = place;
         check_order(order, None)?;
         if epoch.0 >= self.how.epochs {
@@ -211,15 +216,14 @@ impl Run<'_> {
                 ),
             });
         }
-        // A digest of the rest of an epoch would be taken for that of the epoch.
-        let has_all = digests.n_samples == 0 || !digests.stream.is_empty();
-        let digest = (wants_digests && has_all).then(|| digests.stream.clone());
-        if wants_digests && !has_all {
-            observer.note(&format!(
-                "epoch {}: it has no digests, as the state is of a run without digests",
-                epoch.0
-            ));
+        let (digests, why_none) = match is_in_mid_epoch {
+            true => digests.resumed(digest_of),
+            false => (Digests::of(digest_of), None),
+        };
+        if let Some(why) = why_none {
+            observer.note(&format!("epoch {}: it has no digests, {why}", epoch.0));
         }
+        let digest = digests.of.map(|_| digests.stream.clone());
         let first = EpochOptions { start: position, done, digest, ..options(epoch.0) };
         checkpoint::check_done(&first.done, runtime.plan(&first)?.n_batches())?;
         if let Some(note) = note {
@@ -394,7 +398,7 @@ impl Run<'_> {
         self.memory.peak_rss_bytes =
             self.memory.peak_rss_bytes.max(result.peak_rss_bytes);
         // The next epoch has digests of its own.
-        self.digests = Digests::default();
+        self.digests = Digests::of(self.digest_of);
         let read = self.loader.runtime().storage_read_bytes();
         self.bytes.storage_read = read.saturating_sub(self.read_before);
         let energy = match observer.asks_for_energy() {

@@ -261,6 +261,7 @@ impl Progress {
             n_delivered: 0,
             stream: StreamDigest::new(),
             content: ContentDigest::default(),
+            digest_of: None,
         };
         Self { n_consumed: 0, delivered: Vec::new(), expected: Vec::new(), saved }
     }
