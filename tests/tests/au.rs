@@ -1,4 +1,5 @@
-//! `bothends bench au` on generated images: what it reports, not how fast anything is.
+//! `bothends bench au` on generated images: what it reports, not how fast anything is; and what it and `demo`
+//! advise.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -60,4 +61,39 @@ fn a_device_that_is_emulated_is_called_so() -> Result<()> {
     ensure!(devices.len() == 1 && devices[0]["emulated"] == true, "{result:#}");
     ensure!(devices[0]["device"] == "sim:ideal,time=functional", "{result:#}");
     Ok(())
+}
+
+/// A command advises what can be given to it: only `run` has `--repeat` and `--on-bad`.
+#[test]
+fn advice_is_of_flags_that_the_command_has() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let class = folder.path().join("a");
+    std::fs::create_dir(&class)?;
+    std::fs::write(class.join("notes.jpg"), b"not a photograph")?;
+    let at = folder.path().to_str().unwrap();
+    let out = tempfile::tempdir()?;
+    let says = |args: &[&str], status: i32, end: &str| -> Result<()> {
+        let mut command = Command::new(programs::program("bothends")?);
+        let output = programs::run(command.args(args), Duration::from_secs(60))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(status), "{args:?}: {said}");
+        ensure!(said.trim_end().ends_with(end), "{args:?}: {said}");
+        Ok(())
+    };
+    let au = ["bench", "au", "--data", at, "--workers", "1", "--batch-size"];
+    says(
+        &[&au[..], &["9"]].concat(),
+        2,
+        "error: --batch-size 9 is larger than the 1 samples of the epoch; use a smaller --batch-size",
+    )?;
+    says(
+        &[&au[..], &["1"]].concat(),
+        1,
+        "(16 bytes); remove or replace it; or take it out of the data set",
+    )?;
+    says(
+        &["demo", "--quick", "--data", at, "--out", out.path().to_str().unwrap()],
+        2,
+        "error: a batch of 16 is larger than the 2 samples of the epoch; use a data set with more samples",
+    )
 }

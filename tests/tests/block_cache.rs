@@ -225,6 +225,26 @@ fn a_cache_directory_in_the_data_is_refused() -> Result<()> {
 }
 
 #[test]
+fn a_cache_directory_in_a_data_set_of_a_mix_is_refused() -> Result<()> {
+    let place = Place::new()?;
+    let (data, other) = (place.data(), generated()?);
+    let mut command = Command::new(program("bothends")?);
+    command.args(["run", "--recipe", "imagenet-train", "--batch-size", "4"]);
+    command.arg("--data").arg(format!("a={}", other.display()));
+    command.arg("--data").arg(format!("b={}", data.display()));
+    command.arg("--cache").arg(data.join("new"));
+    let output = run(&mut command, DEADLINE)?;
+    let words = String::from_utf8_lossy(&output.stderr);
+    let wanted = format!(
+        "data set `b` ({0}): the cache directory {0}/new lies in it; choose one outside",
+        data.display()
+    );
+    ensure!(!output.status.success() && words.contains(&wanted), "{words}");
+    ensure!(!data.join("new").exists(), "it was made");
+    Ok(())
+}
+
+#[test]
 fn processes_at_once_share_it_within_its_bound() -> Result<()> {
     let place = Place::new()?;
     let digests = streams(&place.run(&["--cache-size", "off"])?);

@@ -205,9 +205,9 @@ fn batches_that_can_never_be_are_refused_before_memory_is_taken() -> Result<()> 
     let doctor = ["doctor", "--data", data.to_str().unwrap(), "--batch-size", &most];
     let line = format!(
         "--batch-size {most} is larger than the {N_GENERATED} samples of the epoch; use a \
-         smaller --batch-size, or --repeat"
+         smaller --batch-size"
     );
-    with_data(&data, &["--batch-size", &most], 2, &line)?;
+    with_data(&data, &["--batch-size", &most], 2, &format!("{line}, or --repeat"))?;
     says(&doctor, 2, &line)
 }
 

@@ -139,6 +139,8 @@ fn the_demo_s_figures_add_up() -> Result<()> {
     let data = page.split("id=\"data\">").nth(1).context("the page's data")?;
     let page: Value =
         serde_json::from_str(data.split("</script>").next().unwrap_or_default())?;
+    let note = page["note"].as_str().context("a note")?;
+    ensure!(note.contains("the device is attached and idle"), "{note}");
     let (epochs, runs) = (list(&summary, "/epochs")?, list(&page, "/runs")?);
     ensure!(epochs.len() == 5 && runs.len() == 5, "{} {}", epochs.len(), runs.len());
     let mut modelled = 0.0;

@@ -25,6 +25,7 @@ use show::{ReportArgs, TopArgs};
 use simulate::SimulateArgs;
 use words::{PAGE_CACHES, at_least_1, one_of};
 
+use crate::flags;
 use crate::say::Talk;
 
 /// The accelerator that a verdict is about if none is given.
@@ -106,6 +107,7 @@ pub(crate) fn parse(line: Vec<OsString>) -> Result<Args, clap::Error> {
     TYPED.get_or_init(|| for_shell(&line));
     let mut command = negative(Args::command());
     let matches = command.try_get_matches_from_mut(line)?;
+    flags::take_command(&command, &matches);
     Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 

@@ -39,8 +39,18 @@ pub enum Setting {
     LoadState,
 }
 
-/// What an entry point calls each setting.
+/// What an entry point calls each setting. One that it does not have is `""`, and advice leaves it out.
 pub type Names = fn(Setting) -> &'static str;
+
+/// The advice that names settings, each written as `a smaller {}`: of those that the entry point has, joined
+/// by `or`; `None` where it has none of them.
+#[must_use]
+pub fn advice(name: Names, each: &[(Setting, &str)]) -> Option<String> {
+    let names = each.iter().map(|(setting, text)| (name(*setting), text));
+    let given = names.filter(|(name, _)| !name.is_empty());
+    let texts: Vec<_> = given.map(|(name, text)| text.replace("{}", name)).collect();
+    (!texts.is_empty()).then(|| texts.join(", or "))
+}
 
 impl Setting {
     /// The library's own name: the key of a loader's options, or its method in Rust. A door to another
@@ -70,4 +80,21 @@ impl Setting {
 pub trait NamesSettings: Error {
     /// The text, without causes, with an entry point's names.
     fn with_names(&self, name: Names) -> String;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_names_only_what_there_is() {
+        let each = [(Setting::BatchSize, "a smaller {}"), (Setting::Repeat, "{}")];
+        let only: Names = |it| if it == Setting::Repeat { "--repeat" } else { "" };
+        assert_eq!(
+            advice(Setting::key, &each).as_deref(),
+            Some("a smaller batch_size, or repeat")
+        );
+        assert_eq!(advice(only, &each).as_deref(), Some("--repeat"));
+        assert_eq!(advice(|_| "", &each), None);
+    }
 }

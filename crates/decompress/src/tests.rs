@@ -366,6 +366,33 @@ fn a_shard_in_a_folder_that_was_replaced_by_one_of_the_same_length_is_noticed() 
     assert_eq!(fs::read(second.root().join("a/0.mds")).unwrap(), b"two");
 }
 
+/// Programs set the time of a file as they like, and that of its inode they do not.
+#[test]
+fn a_shard_that_says_that_it_is_as_old_as_the_one_it_replaced_is_noticed() {
+    // Stored as they are, both have the same length.
+    let stored = |last: u8| {
+        let none = flate2::Compression::none();
+        let mut to = flate2::write::GzEncoder::new(Vec::new(), none);
+        to.write_all(&[archive(), vec![last]].concat()).unwrap();
+        to.finish().unwrap()
+    };
+    let (one, other) = (stored(1), stored(2));
+    assert_eq!(one.len(), other.len());
+    let case = Case::new(&[("a.tar.gz", &one)]);
+    let path = case.data().0.join("a.tar.gz");
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let first = case.decompressed("").unwrap();
+    // Longer than the steps of the clock that file systems take times from.
+    thread::sleep(Duration::from_millis(20));
+    case.put("a.tar.gz", &other);
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(modified).unwrap();
+    let second = case.decompressed("").unwrap();
+    let [first, second] =
+        [first, second].map(|made| fs::read(made.root().join("a.tar")).unwrap());
+    assert!(first != second);
+}
+
 /// The index of LitData is written, and decides what a chunk is.
 #[test]
 fn another_index_of_the_same_chunks_is_another_data_set() {

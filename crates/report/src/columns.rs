@@ -85,16 +85,25 @@ pub(crate) fn html_table(input: &ReportInput) -> String {
 }
 
 impl ReportInput {
-    /// The name of each run: its strategy, numbered if it ran more than once.
+    /// The name of each run: its strategy, with its epoch if it ran more than once. Where it ran the same
+    /// epoch more than once, runs are numbered.
     pub(crate) fn names(&self) -> Vec<String> {
-        let count = |runs: &[StrategyRun], name: &str| {
-            runs.iter().filter(|run| run.strategy == name).count()
+        let same = |run: &StrategyRun, other: &StrategyRun| {
+            other.strategy == run.strategy && other.epoch == run.epoch
         };
         let name = |(i, run): (usize, &StrategyRun)| {
-            let (name, nth) = (&run.strategy, count(&self.runs[..=i], &run.strategy));
-            match count(&self.runs, name) {
-                1 => name.clone(),
-                _ => format!("{name} {nth}"),
+            let StrategyRun { strategy, epoch, .. } = run;
+            let is_only =
+                self.runs.iter().filter(|it| it.strategy == *strategy).count() == 1;
+            let is_only_of_epoch =
+                self.runs.iter().filter(|it| same(run, it)).count() == 1;
+            match (is_only, is_only_of_epoch) {
+                (true, _) => strategy.clone(),
+                (false, true) => format!("{strategy} epoch {epoch}"),
+                (false, false) => {
+                    let nth = self.runs[..=i].iter().filter(|it| same(run, it)).count();
+                    format!("{strategy} epoch {epoch}, run {nth}")
+                }
             }
         };
         self.runs.iter().enumerate().map(name).collect()
@@ -141,10 +150,16 @@ ordered        246   1.23       75.0 %     33     7  0.984          4.00        
     }
 
     #[test]
-    fn a_strategy_that_ran_twice_is_numbered() {
+    fn a_strategy_that_ran_twice_is_named_with_its_epochs() {
         let mut input = example::input();
         input.runs.push(input.runs[1].clone());
-        assert_eq!(input.names(), ["cpu", "ordered 1", "ordered 2"]);
+        assert_eq!(
+            input.names(),
+            ["cpu", "ordered epoch 0, run 1", "ordered epoch 0, run 2"]
+        );
+        // As in the JSON, the event file and the progress, also where a run continued in a later epoch.
+        (input.runs[1].epoch, input.runs[2].epoch) = (4, 5);
+        assert_eq!(input.names(), ["cpu", "ordered epoch 4", "ordered epoch 5"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bothends_core::ids::SampleId;
 use bothends_core::one_line_by;
-use bothends_core::setting::{Names, NamesSettings, Setting};
+use bothends_core::setting::{Names, NamesSettings, Setting, advice};
 use bothends_gpu::GpuError;
 use nix::errno::Errno;
 
@@ -334,6 +334,9 @@ fn remedy(source: &std::io::Error) -> &'static str {
     }
 }
 
+/// What helps where a sample cannot be made.
+const CONTINUE: &str = "use {} skip, replace or zero to continue without it";
+
 impl NamesSettings for RuntimeError {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the others name no setting")]
     fn with_names(&self, name: Names) -> String {
@@ -365,21 +368,25 @@ impl NamesSettings for RuntimeError {
                 format!("cannot use `{} {spec}`: {why}", name(Setting::Devices))
             }
             Self::BadSample { sample, file, why, found_by } => format!(
-                "sample {} ({file}) cannot be preprocessed by {found_by}: {why}; \
-                 use {} skip, replace or zero to continue without it",
+                "sample {} ({file}) cannot be preprocessed by {found_by}: {why}; {}",
                 sample.0,
-                name(Setting::OnBad)
+                advice(name, &[(Setting::OnBad, CONTINUE)])
+                    .unwrap_or_else(|| "or take it out of the data set".to_owned())
             ),
             // The cause says what the system said.
-            Self::Addresses { limit, need } => format!(
-                "this process may address {} MiB, and this run needs about {}; raise the limit \
-                 (ulimit -v {}), or use a smaller {} and {}",
-                limit >> 20,
-                need >> 20,
-                need >> 10,
-                name(Setting::Memory),
-                name(Setting::BatchSize)
-            ),
+            Self::Addresses { limit, need } => {
+                let smaller = [Setting::Memory, Setting::BatchSize];
+                let smaller = advice(name, &smaller.map(|it| (it, "a smaller {}")));
+                let smaller =
+                    smaller.map_or(String::new(), |it| format!(", or use {it}"));
+                format!(
+                    "this process may address {} MiB, and this run needs about {}; raise the \
+                     limit (ulimit -v {}){smaller}",
+                    limit >> 20,
+                    need >> 20,
+                    need >> 10,
+                )
+            }
             Self::Unreadable { path, source } => format!(
                 "the machine failed to read `{}` for {} s, which says nothing about the sample; {}",
                 path.display(),

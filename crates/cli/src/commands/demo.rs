@@ -26,8 +26,9 @@ use crate::watch::recorder::{Keep, Recorder, header};
 const ACCELERATOR_OVER_HOST: f64 = 1.5;
 
 /// What the table's columns mean, for someone who sees it for the first time.
-const LEGEND: [&str; 9] = [
-    "cpu      the host alone; mte, wrr: the two strategies of DDLP (arXiv 2407.00005)",
+const LEGEND: [&str; 10] = [
+    "cpu      the host alone, with the device attached and idle",
+    "mte, wrr the two strategies of DDLP (arXiv 2407.00005)",
     "relaxed  whatever is ready first; ordered: always the same stream (the default)",
     "images/s over the whole epoch; × cpu: against the host alone",
     "utilisation  share of the time in which the accelerator had a batch to work on",
@@ -178,7 +179,8 @@ fn as_demo(header: Header, data: Option<&Path>) -> Header {
     let note = format!(
         "{images} The device is emulated: a process of its own that opens the files and decodes \
          every sample itself, slowed down to a stated rate. The accelerator is emulated: it \
-         takes a batch in a stated time and computes nothing. Everything else is measured."
+         takes a batch in a stated time and computes nothing. Everything else is measured. In the \
+         epoch of `cpu`, the host works alone: the device is attached and idle."
     );
     Header { note, generated_images: data.is_none(), ..header }
 }

@@ -18,7 +18,7 @@ use crate::ids::{BatchIdx, EpochIdx, SampleId};
 use crate::order::Order;
 use crate::permutation::Permutation;
 use crate::plan::mix::{Mix, MixBatch, MixError};
-use crate::setting::{Names, NamesSettings, Setting};
+use crate::setting::{Names, NamesSettings, Setting, advice};
 
 /// How the samples of an epoch are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -211,10 +211,17 @@ impl NamesSettings for PlanError {
                 format!("{n_samples} samples are more than 2^63; use a smaller {repeat}")
             }
             Self::BatchSizeZero => format!("{size} is 0; it must be at least 1"),
-            Self::BatchAboveSamples { batch_size, n_samples } => format!(
-                "{size} {batch_size} is larger than the {n_samples} samples of the epoch; \
-                 use a smaller {size}, or {repeat}"
-            ),
+            Self::BatchAboveSamples { batch_size, n_samples } => {
+                let remedies =
+                    [(Setting::BatchSize, "a smaller {}"), (Setting::Repeat, "{}")];
+                let remedy = advice(name, &remedies);
+                let remedy = remedy.as_deref().unwrap_or("a data set with more samples");
+                let size = if size.is_empty() { "a batch of" } else { size };
+                format!(
+                    "{size} {batch_size} is larger than the {n_samples} samples of the epoch; \
+                     use {remedy}"
+                )
+            }
             Self::StepAboveSamples {
                 batch_size,
                 world,

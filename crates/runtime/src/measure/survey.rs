@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use bothends_core::ids::SampleId;
 use bothends_dataset::{
-    Ask, Decompression, Format, Found, Kind, NamedField, Storage, find_fields,
+    Ask, Decompression, Format, Found, Kind, NamedField, Storage, Table, find_fields,
 };
 use bothends_decompress::{Compressed, DecompressError, Place, find_decompressed};
 use bothends_io::Folder;
@@ -67,6 +68,26 @@ fn compressed(data: Compressed<'_>) -> Result<Vec<String>, DecompressError> {
     Ok(lines(&found).into_iter().chain([decompressed_note(&made)]).collect())
 }
 
+/// What is known of the classes: where nothing names them, samples still have labels.
+fn classes(table: &Table) -> String {
+    let n_named = table.class_names().len();
+    if n_named > 0 {
+        return format!("{n_named} classes");
+    }
+    let labels = (0..table.n_samples()).map(|id| table.label(SampleId(id)).0);
+    let ends = labels.fold(None, |ends: Option<(i64, i64)>, label| {
+        let (low, high) = ends.unwrap_or((label, label));
+        Some((low.min(label), high.max(label)))
+    });
+    match ends {
+        Some((low, high)) if low < high => {
+            format!("labels from {low} to {high}, without class names")
+        }
+        Some((only, _)) => format!("the label {only} only, without a class name"),
+        None => "no labels".to_owned(),
+    }
+}
+
 fn lines(found: &Found) -> Vec<String> {
     let table = &found.table;
     let n = table.n_samples();
@@ -90,7 +111,7 @@ fn lines(found: &Found) -> Vec<String> {
     };
     let mut lines = vec![
         format!("{format}: {n} samples in {} files", table.n_files()),
-        format!("{} classes", table.class_names().len()),
+        classes(table),
         format!(
             "{} bytes; a sample has {} on average, {} at most",
             total,
@@ -116,4 +137,28 @@ fn lines(found: &Found) -> Vec<String> {
         lines.push(format!("fields: {}", names.join(", ")));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_without_class_names_are_not_called_no_classes() {
+        let folder = tempfile::tempdir().unwrap();
+        let lines = |labels: &[u32]| {
+            let line = |label| format!("{{\"path\": \"a.jpg\", \"label\": {label}}}\n");
+            let list: String = labels.iter().map(line).collect();
+            std::fs::write(folder.path().join("a.jpg"), "a").unwrap();
+            std::fs::write(folder.path().join("list.jsonl"), list).unwrap();
+            survey(&folder.path().join("list.jsonl")).unwrap()
+        };
+        assert_eq!(lines(&[3, 1, 7])[1], "labels from 1 to 7, without class names");
+        assert_eq!(lines(&[2, 2])[1], "the label 2 only, without a class name");
+        let shards = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/shards");
+        for format in ["tar", "hdf5"] {
+            let lines = survey(&Path::new(shards).join(format)).unwrap();
+            assert!(lines[1].starts_with("labels from 0 to "), "{lines:?}");
+        }
+    }
 }

@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use bothends_dataset::{Ask, Found, Storage, find_fields};
+use bothends_dataset::{Ask, Format, Found, Storage, find_fields};
 use bothends_decompress::{Compressed, DecompressError, Decompressed, Watch, find_in};
 use bothends_io::{Folder, Medium, medium};
 use bothends_side_index::Cache;
@@ -70,6 +70,36 @@ impl Looking {
         let data = Compressed { storage, target };
         find_in(data, self.decompressed.as_ref(), &self.watch, find)
     }
+}
+
+/// Makes sure that the cache directory of a run does not lie in the folder of a data set of class folders, whose next
+/// listing would take it for a class unless its name is hidden.
+pub(crate) fn check_cache(
+    config: &RunConfig,
+    found: &Found,
+    data: &Path,
+) -> Result<(), String> {
+    if let (Format::ClassFolders, Some(cache)) = (found.format, &config.cache) {
+        outside(cache, data)?;
+    }
+    Ok(())
+}
+
+fn outside(cache: &Path, data: &Path) -> Result<(), String> {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    let Some(data) = real(data).filter(|data| data.is_dir()) else { return Ok(()) };
+    // The part of its path that exists, with links resolved.
+    let there = std::path::absolute(cache);
+    let there = there.ok().and_then(|path| path.ancestors().find_map(real));
+    let below = there.as_deref().and_then(|there| there.strip_prefix(&data).ok());
+    let name = below.map(|below| below.iter().next().unwrap_or_default().to_owned());
+    if name.is_some_and(|name| !name.as_encoded_bytes().starts_with(b".")) {
+        let cache = cache.display();
+        return Err(format!(
+            "the cache directory {cache} lies in it; choose one outside"
+        ));
+    }
+    Ok(())
 }
 
 /// One line for the user: the run reads other files than those that were named.

@@ -16,7 +16,7 @@ use bothends_storage::is_url;
 
 use crate::config::mix::{MixedData, MixedSource, Replacement};
 use crate::config::run::RunConfig;
-use crate::read::place::{Looking, decompressed_note, root_and_target};
+use crate::read::place::{Looking, check_cache, decompressed_note, root_and_target};
 use crate::read::remote::{Place, Remote, find, find_local, of_mix, without_secrets};
 
 /// The data sets of a run, in the order of their sample ids.
@@ -122,6 +122,7 @@ pub(crate) fn join(
     let mut decompressed = Vec::new();
     for (source, opened) in mixed.sources.iter().zip(opened) {
         let Opened { root, found, place, made } = opened;
+        check_cache(config, &found, &source.data).map_err(|why| refused(source, &why))?;
         let note = made.as_ref().map(decompressed_note);
         notes.extend(note.map(|note| format!("`{}`: {note}", source.name)));
         decompressed.extend(made);
@@ -192,6 +193,11 @@ impl Opened {
     }
 }
 
+fn refused(source: &MixedSource, why: &str) -> String {
+    let shown = without_secrets(&source.data);
+    format!("data set `{}` ({}): {why}", source.name, shown.display())
+}
+
 /// Lists the data sets of a mix. If one is remote, the files of all are objects: one reader brings the
 /// records of a batch, whichever data sets they are of.
 fn open(mixed: &MixedData, looking: &Looking) -> Result<Vec<Opened>, String> {
@@ -199,9 +205,7 @@ fn open(mixed: &MixedData, looking: &Looking) -> Result<Vec<Opened>, String> {
     let are_objects = mixed.sources.iter().any(is_remote);
     let opened = mixed.sources.iter().map(|source| {
         let shown = without_secrets(&source.data);
-        let failed = |why: String| {
-            format!("data set `{}` ({}): {why}", source.name, shown.display())
-        };
+        let failed = |why: String| refused(source, &why);
         let found = find(&source.data, None, looking.clone()).map_err(failed)?;
         if let Some((found, place)) = found {
             let root = shown.clone();

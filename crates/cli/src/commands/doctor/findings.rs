@@ -245,7 +245,7 @@ impl JobFinding {
         said.extend(lines.map(|line| format!("limit       {line}")));
         said.extend(self.first_epoch_images_per_s.map(|rate| {
             format!(
-                "epoch 1     {rate:.0} images/s, from storage; the next ones find the data in \
+                "first epoch {rate:.0} images/s, from storage; the next ones find the data in \
                  memory ({})",
                 self.source
             )

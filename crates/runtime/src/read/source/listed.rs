@@ -1,15 +1,15 @@
 //! The samples of a run, listed: of one data set, of a mix, or as the caller supplies them.
 
-use std::path::Path;
 use std::sync::Arc;
 
+use bothends_core::ids::SampleId;
 use bothends_core::plan::Shuffle;
 use bothends_dataset::{Fields, Format, Found, Table};
 use bothends_decompress::Decompressed;
 use bothends_io::{Folder, Roots};
 
 use crate::config::run::RunConfig;
-use crate::read::place::{Looking, decompressed_note, root_and_target};
+use crate::read::place::{Looking, check_cache, decompressed_note, root_and_target};
 use crate::read::remote::{self, Remote};
 use crate::read::sources::{Joined, Sources, join};
 
@@ -19,6 +19,8 @@ pub(super) struct Listed {
     pub(super) table: Arc<Table>,
     pub(super) fields: Fields,
     pub(super) format: Format,
+    /// The first sample whose file does not exist, if a list names one.
+    pub(super) missing: Option<SampleId>,
     /// Where the formats may surprise.
     pub(super) notes: Vec<String>,
     pub(super) sources: Option<Arc<Sources>>,
@@ -45,6 +47,7 @@ pub(super) fn find(config: &RunConfig) -> Result<Listed, String> {
             table,
             fields,
             format,
+            missing: None,
             notes,
             sources,
             remote,
@@ -67,6 +70,7 @@ pub(super) fn find(config: &RunConfig) -> Result<Listed, String> {
             table,
             fields: Fields::default(),
             format: Format::List,
+            missing: None,
             notes: Vec::new(),
             sources: None,
             remote: None,
@@ -74,25 +78,6 @@ pub(super) fn find(config: &RunConfig) -> Result<Listed, String> {
         });
     }
     find_one(config, looking)
-}
-
-/// Makes sure that a cache directory does not lie in the folder of the data, whose next listing would take it for a
-/// class unless its name is hidden.
-fn outside(cache: &Path, data: &Path) -> Result<(), String> {
-    let real = |path: &Path| std::fs::canonicalize(path).ok();
-    let Some(data) = real(data).filter(|data| data.is_dir()) else { return Ok(()) };
-    // The part of its path that exists, with links resolved.
-    let there = std::path::absolute(cache);
-    let there = there.ok().and_then(|path| path.ancestors().find_map(real));
-    let below = there.as_deref().and_then(|there| there.strip_prefix(&data).ok());
-    let name = below.map(|below| below.iter().next().unwrap_or_default().to_owned());
-    if name.is_some_and(|name| !name.as_encoded_bytes().starts_with(b".")) {
-        let cache = cache.display();
-        return Err(format!(
-            "the cache directory {cache} lies in it; choose one outside"
-        ));
-    }
-    Ok(())
 }
 
 /// The samples of one data set.
@@ -119,15 +104,24 @@ fn find_one(config: &RunConfig, looking: Looking) -> Result<Listed, String> {
             }
         };
     let roots = decompressed.as_ref().map_or(roots, |made| made.root().to_owned().into());
-    let Found { table, fields, format, note, .. } = found;
-    if let (Format::ClassFolders, Some(cache)) = (format, &config.cache) {
-        outside(cache, &config.data)?;
-    }
+    check_cache(config, &found, &config.data)?;
+    let Found { table, fields, format, note, missing, .. } = found;
     let table = first(table);
+    let missing = missing.filter(|sample| sample.0 < table.n_samples());
     let remote = place.map(|place| place.of_table(&table)).transpose()?;
     let notes = note.map(str::to_owned).into_iter();
     let notes = notes.chain(decompressed.as_ref().map(decompressed_note)).collect();
     let decompressed = decompressed.into_iter().collect();
     let sources = None;
-    Ok(Listed { roots, table, fields, format, notes, sources, remote, decompressed })
+    Ok(Listed {
+        roots,
+        table,
+        fields,
+        format,
+        missing,
+        notes,
+        sources,
+        remote,
+        decompressed,
+    })
 }
