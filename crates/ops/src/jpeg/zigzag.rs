@@ -31,8 +31,11 @@ const NATURAL: [u8; 64] = {
     places
 };
 
-/// The order of columns in which the inverse DCT combines them.
-const COLUMNS: [usize; 8] = [0, 4, 2, 6, 7, 1, 5, 3];
+/// The order of columns in which the inverse DCT combines them, and in which each row is kept.
+pub(crate) const COLUMNS: [usize; 8] = [0, 4, 2, 6, 7, 1, 5, 3];
+
+/// The rows whose coefficients are kept in turn, in pairs: from place 16 on, each sixteen places.
+pub(crate) const ROWS_IN_TURN: [[usize; 2]; 3] = [[2, 6], [7, 1], [5, 3]];
 
 /// For each natural place the place in a [`Block`]. Eight neighbours are rows 0, 4, the left and right halves
 /// of rows 2 and 6 in turn, then of 7 and 1, and of 5 and 3.

@@ -63,6 +63,9 @@ pub(crate) fn block_row(
     out: &mut [u8],
     stride: usize,
 ) {
+    if blocks.n_blocks == 0 {
+        return;
+    }
     let row_bytes = (blocks.n_blocks * 8).next_multiple_of(STORE);
     assert!(
         stride >= row_bytes && out.len() >= 7 * stride + row_bytes,
@@ -106,7 +109,8 @@ pub(crate) fn block(coefficients: &Block, steps: &Steps) -> [[u8; 8]; 8] {
         std::array::from_fn(|y| std::array::from_fn(|x| of[kept(8 * y + x)]))
     };
     let (mut rows, steps) = (by_row(coefficients), by_row(&steps.0));
-    let is_first_row_only = rows[1..].as_flattened().iter().all(|&number| number == 0);
+    // The first eight places are the first row.
+    let is_first_row_only = coefficients[8..].iter().all(|&number| number == 0);
     for (row, steps) in rows.iter_mut().zip(&steps) {
         for (coefficient, &step) in row.iter_mut().zip(steps) {
             *coefficient = coefficient.wrapping_mul(step);

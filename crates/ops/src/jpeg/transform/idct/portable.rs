@@ -3,7 +3,7 @@
 
 use super::{Steps, sample, transform};
 use crate::jpeg::block::{Block, BlockRow};
-use crate::jpeg::zigzag::kept;
+use crate::jpeg::zigzag::{COLUMNS, ROWS_IN_TURN};
 
 /// Blocks that are transformed side by side; and their columns.
 pub(crate) const BLOCKS: usize = 8;
@@ -35,17 +35,22 @@ fn eight(blocks: [&Block; BLOCKS], steps: &Steps) -> [[u8; LANES]; 8] {
     let mut rows = [[0; LANES]; 8];
     let mut is_flat = [false; BLOCKS];
     for (nth, block) in blocks.into_iter().enumerate() {
-        let mut below = 0;
-        for (y, row) in rows.iter_mut().enumerate() {
-            let row = &mut row[8 * nth..8 * nth + 8];
-            for (x, value) in row.iter_mut().enumerate() {
-                let place = kept(8 * y + x);
-                let coefficient = block[place];
-                *value = coefficient.wrapping_mul(steps.0[place]);
-                below |= if y > 0 { coefficient } else { 0 };
+        let mut values = *block;
+        for (value, &step) in values.iter_mut().zip(&steps.0) {
+            *value = value.wrapping_mul(step);
+        }
+        let lanes = 8 * nth..8 * nth + 8;
+        for (row, y) in [0, 4].into_iter().enumerate() {
+            rows[y][lanes.clone()].copy_from_slice(&values[8 * row..8 * row + 8]);
+        }
+        let (pairs, _) = values[16..].as_chunks::<16>();
+        for (values, [one, other]) in pairs.iter().zip(ROWS_IN_TURN) {
+            for i in 0..8 {
+                rows[one][8 * nth + i] = values[2 * i];
+                rows[other][8 * nth + i] = values[2 * i + 1];
             }
         }
-        is_flat[nth] = below == 0;
+        is_flat[nth] = block[8..].iter().all(|&coefficient| coefficient == 0);
     }
     let mut columns = [[0; LANES]; 8];
     pass::<11>(&rows, &mut columns);
@@ -60,7 +65,7 @@ fn eight(blocks: [&Block; BLOCKS], steps: &Steps) -> [[u8; LANES]; 8] {
             }
         }
     }
-    transpose(&columns, &mut rows);
+    transpose_kept(&columns, &mut rows);
     pass::<18>(&rows, &mut columns);
     transpose(&columns, &mut rows);
     let mut samples = [[0; LANES]; 8];
@@ -79,6 +84,19 @@ pub(crate) fn transpose(from: &Lanes, to: &mut Lanes) {
         for (y, row) in from.iter().enumerate() {
             let row: &[i16; 8] = row[8 * nth..].first_chunk().expect("inside the lanes");
             for (x, &value) in row.iter().enumerate() {
+                to[x][8 * nth + y] = value;
+            }
+        }
+    }
+}
+
+/// The same, where the elements of rows are in the order in which they are kept.
+#[inline(always)]
+fn transpose_kept(from: &Lanes, to: &mut Lanes) {
+    for nth in 0..BLOCKS {
+        for (y, row) in from.iter().enumerate() {
+            let row: &[i16; 8] = row[8 * nth..].first_chunk().expect("inside the lanes");
+            for (&x, &value) in COLUMNS.iter().zip(row) {
                 to[x][8 * nth + y] = value;
             }
         }
