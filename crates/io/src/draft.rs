@@ -4,7 +4,7 @@
 //! process is killed. Otherwise it has a hidden name, which is removed when the draft is dropped. A file
 //! that replaces another is written next to it ([`replace`], or [`write_beside`] if that name
 //! matters). None of them syncs: the writer syncs what must survive a power failure, or the reader
-//! recognises an empty file. `draft/left.rs` removes what writers leave that are killed.
+//! recognises an empty file. `draft/left.rs` removes what killed writers of [`replace`] leave behind.
 
 mod left;
 
@@ -20,8 +20,9 @@ use nix::unistd::linkat;
 
 use crate::{Direct, IoError, OpenFile};
 
-/// New files that are begun for one: another process may take one for what was left, just when it is made.
-const MOST_TRIES: u32 = 8;
+/// Names that are tried for a new file: others may be there, of processes with this number that were killed, or
+/// that run in other containers.
+const MOST_NAMES: u32 = 1000;
 
 /// A file being written.
 #[derive(Debug)]
@@ -148,13 +149,10 @@ fn named<T>(beside: &Path, path: &Path, written: io::Result<T>) -> io::Result<T>
 /// A new file at `path`. What a writer that was killed left there goes; what is behind a link that
 /// somebody put there is not touched.
 fn create_anew(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    // Whatever the umask: what others may write is not believed later.
-    options.write(true).create_new(true).mode(0o644);
-    match options.open(path) {
+    match new_file().open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             std::fs::remove_file(path)?;
-            options.open(path)
+            new_file().open(path)
         }
         created => created,
     }
@@ -163,7 +161,7 @@ fn create_anew(path: &Path) -> io::Result<File> {
 /// Writes a file in place of the one that is called `path`, as [`write_beside`] does, under a name
 /// that no other thread and no other process chooses until then: `path`, and behind it the number of
 /// the process, one that is counted up, and `.tmp`. The first time, it removes what processes that were
-/// killed left there under such names.
+/// killed more than an hour ago left there under such names.
 ///
 /// # Errors
 /// As [`write_beside`].
@@ -172,29 +170,31 @@ pub fn replace<T>(
     write: impl FnOnce(File) -> io::Result<T>,
 ) -> io::Result<T> {
     left::remove_once(path);
-    let (beside, file, held) = create_held(path)?;
-    let done = named(&beside, path, write(file));
-    // Until it has its name, the file is locked.
-    drop(held);
-    done
+    let (beside, file) = create_beside(path)?;
+    named(&beside, path, write(file))
 }
 
-/// A new file that is to replace `path`, and what has it locked.
-fn create_held(path: &Path) -> io::Result<(PathBuf, File, File)> {
+/// A new file that is to replace `path`. What has a name already is somebody else's.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    for _ in 0..MOST_TRIES {
+    let mut last = io::ErrorKind::AlreadyExists.into();
+    for _ in 0..MOST_NAMES {
         // Distinct values are all that is asked of the counter.
         let beside = left::beside(path, NEXT.fetch_add(1, Ordering::Relaxed));
-        let file = create_anew(&beside)?;
-        let held = left::held(&file, &beside);
-        if let Ok(Some(held)) = held {
-            return Ok((beside, file, held));
+        match new_file().open(&beside) {
+            Ok(file) => return Ok((beside, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+            Err(error) => return Err(error),
         }
-        // Whoever takes it for what was left removes it, unless it ends before.
-        let _ = std::fs::remove_file(&beside);
-        held?;
     }
-    Err(io::ErrorKind::ResourceBusy.into())
+    Err(last)
+}
+
+/// Whatever the umask: what others may write is not believed later.
+fn new_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o644);
+    options
 }
 
 /// Since 1970.

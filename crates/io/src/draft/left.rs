@@ -1,25 +1,19 @@
 //! What a process that was killed while it replaced a file has left next to it.
 //!
-//! A writer has its unfinished file locked until that has its name. Only a file is removed that has the name of one,
-//! is this user's own and not locked, and whose process does not run. A process with the same number may run on another
-//! machine or in another container, where only the lock tells; if a file system may not pass locks on to other
-//! machines, the file must also be old.
+//! Only a file is removed that has the name of such a one, is this user's own, was not written for an hour, and whose
+//! process does not run. A process with the same number may run on another machine or in another container, where
+//! nothing but the age tells: locks are not asked, which network file systems may wait for or not pass on.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
 use nix::sys::signal::kill;
-use nix::sys::statfs::{
-    BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, F2FS_SUPER_MAGIC, FsType, OVERLAYFS_SUPER_MAGIC,
-    TMPFS_MAGIC, XFS_SUPER_MAGIC, fstatfs,
-};
 use nix::unistd::Pid;
 
 use crate::files::regular::belongs_to_user;
@@ -27,18 +21,8 @@ use crate::files::regular::belongs_to_user;
 /// Names in a folder that are looked at: no run waits for a folder with more.
 const MOST_NAMES: usize = 100_000;
 
-/// What no writer takes, whatever its file system does.
+/// No writer pauses for as long within a file, whatever its file system does.
 const OLD: Duration = Duration::from_secs(3600);
-
-/// File systems that no other machine has mounted.
-const LOCAL: [FsType; 6] = [
-    EXT4_SUPER_MAGIC,
-    XFS_SUPER_MAGIC,
-    BTRFS_SUPER_MAGIC,
-    F2FS_SUPER_MAGIC,
-    TMPFS_MAGIC,
-    OVERLAYFS_SUPER_MAGIC,
-];
 
 /// The name next to `path` of a file that is to replace it, the `nth` of this process.
 pub(super) fn beside(path: &Path, nth: u32) -> PathBuf {
@@ -67,7 +51,7 @@ fn remove(path: &Path) {
         let writer = entry.file_name().to_str().and_then(|it| writer_of(it, name));
         if writer.is_some_and(|writer| !runs(writer)) {
             // It is in nobody's way: whatever fails here, the next process may do.
-            let _ = remove_unlocked(&entry.path());
+            let _ = remove_old(&entry.path());
         }
     }
 }
@@ -98,54 +82,25 @@ fn runs(process: i32) -> bool {
     }
 }
 
-/// Removes a file if nobody has it locked.
-fn remove_unlocked(path: &Path) -> io::Result<()> {
-    // For writing, since a file system on the network locks such files only.
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(flags.bits())
-        .open(path)?;
-    let found = file.metadata()?;
+/// Removes a file of this user if it was not written lately.
+fn remove_old(path: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(path)?;
     let is_own = found.is_file() && found.nlink() == 1 && belongs_to_user(&found);
-    let is_local = fstatfs(&file).is_ok_and(|it| LOCAL.contains(&it.filesystem_type()));
-    let is_old = || {
-        let age = found.modified().ok().and_then(|written| written.elapsed().ok());
-        age.is_some_and(|age| age > OLD)
-    };
-    if is_own && (is_local || is_old()) {
-        file.try_lock()?;
-        if has_name(&file, path) {
-            fs::remove_file(path)?;
-        }
+    // A time to come, from another machine's clock, is no age.
+    let age = found.modified()?.elapsed().unwrap_or_default();
+    if is_own && age > OLD {
+        fs::remove_file(path)?;
     }
     Ok(())
 }
 
-/// Locks a new file at `path` until the result is dropped; `None` if another process has removed it before.
-pub(super) fn held(file: &File, path: &Path) -> io::Result<Option<File>> {
-    let held = file.try_clone()?;
-    match held.try_lock() {
-        // It is being removed.
-        Err(TryLockError::WouldBlock) => return Ok(None),
-        // Without locks, nobody removes it.
-        Ok(()) | Err(TryLockError::Error(_)) => {}
-    }
-    Ok(has_name(&held, path).then_some(held))
-}
-
-fn has_name(file: &File, path: &Path) -> bool {
-    let named = fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()));
-    let open = file.metadata().map(|found| (found.dev(), found.ino()));
-    matches!((named, open), (Ok(named), Ok(open)) if named == open)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::Write;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::process::Command;
+    use std::time::SystemTime;
 
     use super::*;
     use crate::replace;
@@ -155,6 +110,13 @@ mod tests {
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         child.id()
+    }
+
+    /// Leaves a file there that was written so long ago.
+    fn leave(path: &Path, age: Duration) {
+        let mut file = File::create(path).unwrap();
+        file.write_all(b"half").unwrap();
+        file.set_modified(SystemTime::now() - age).unwrap();
     }
 
     fn names(folder: &Path) -> BTreeSet<String> {
@@ -189,55 +151,39 @@ mod tests {
             "thesis.txt".to_owned(),
         ];
         for name in left.iter().chain(&kept) {
-            fs::write(root.path().join(name), "half").unwrap();
+            leave(&root.path().join(name), 2 * OLD);
         }
-        let [link, shared, folder, locked] =
+        let [link, shared, folder, new] =
             [21, 22, 23, 24].map(|nth| format!("state.json.{gone}-{nth}.tmp"));
         symlink(root.path().join("thesis.txt"), root.path().join(&link)).unwrap();
-        fs::write(root.path().join(&shared), "half").unwrap();
+        leave(&root.path().join(&shared), 2 * OLD);
         let for_all = fs::Permissions::from_mode(0o666);
         fs::set_permissions(root.path().join(&shared), for_all).unwrap();
         fs::create_dir(root.path().join(&folder)).unwrap();
-        // Somebody in another container, where this number is that of a process that runs.
-        let writer = File::create(root.path().join(&locked)).unwrap();
-        writer.lock().unwrap();
+        // Perhaps of another container, where this number is that of a process that runs.
+        leave(&root.path().join(&new), OLD / 2);
         for _ in 0..2 {
             replace(&path, |mut file| file.write_all(b"whole")).unwrap();
         }
         assert_eq!(fs::read(&path).unwrap(), b"whole");
         let mut expected: BTreeSet<String> = kept.into_iter().collect();
-        expected.extend([link, shared, folder, locked]);
+        expected.extend([link, shared, folder, new]);
         expected.insert("state.json".to_owned());
         assert_eq!(names(root.path()), expected);
     }
 
+    /// Ranks may share a folder and each be process 1 of a container.
     #[test]
-    fn what_is_being_written_is_not_removed() {
+    fn files_that_others_write_under_such_names_are_not_touched() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("state.json");
-        replace(&path, |mut file| {
-            file.write_all(b"whole")?;
-            // As a process does that has the same number, in another container.
-            remove(&path);
-            file.sync_all()
-        })
-        .unwrap();
+        // This process has counted up to here at most.
+        let theirs: Vec<_> = (0..200).map(|nth| beside(&path, nth)).collect();
+        theirs.iter().for_each(|path| fs::write(path, "theirs").unwrap());
+        replace(&path, |mut file| file.write_all(b"whole")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
-        assert_eq!(names(root.path()).len(), 1);
-    }
-
-    #[test]
-    fn a_file_that_was_removed_before_it_was_locked_is_noticed() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("a");
-        let file = File::create(&path).unwrap();
-        fs::remove_file(&path).unwrap();
-        assert!(held(&file, &path).unwrap().is_none());
-        let file = File::create(&path).unwrap();
-        let other = File::open(&path).unwrap();
-        other.lock().unwrap();
-        assert!(held(&file, &path).unwrap().is_none());
-        other.unlock().unwrap();
-        assert!(held(&file, &path).unwrap().is_some());
+        for path in theirs {
+            assert_eq!(fs::read(path).unwrap(), b"theirs");
+        }
     }
 }
