@@ -89,7 +89,7 @@ fn advice_is_of_flags_that_the_command_has() -> Result<()> {
     says(
         &[&au[..], &["1"]].concat(),
         1,
-        "(16 bytes); remove or replace it; or take it out of the data set",
+        "(16 bytes); remove or replace it; remove it from the data set",
     )?;
     says(
         &["demo", "--quick", "--data", at, "--out", out.path().to_str().unwrap()],

@@ -6,7 +6,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use bothends_runtime::{BadPolicy, Runtime, RuntimeError};
+use bothends_runtime::{
+    BadPolicy, JoinLabels, MixedData, MixedSource, RunConfig, Runtime, RuntimeError,
+};
 use bothends_tests::{Setup, generated};
 
 const N_IMAGES: usize = 20;
@@ -73,5 +75,35 @@ fn the_policy_decides_on_a_file_that_a_list_names_and_that_does_not_exist() -> R
         );
         ensure!(is_named && line.lines().count() == 1, "{line}");
     }
+    Ok(())
+}
+
+/// As of one data set; the sample's number is that in the mix.
+#[test]
+fn a_missing_file_of_a_mix_is_named_at_the_opening() -> Result<()> {
+    let (listed, images) = (Listed::new()?, generated()?);
+    let source = |name: &str, data: PathBuf| MixedSource {
+        name: name.to_owned(),
+        data,
+        weight: 1.0,
+    };
+    let [list, _] = listed.places();
+    let sources = vec![source("all", images.clone()), source("few", list)];
+    let mixed = |on_bad| -> Result<RunConfig> {
+        let config = setup(&images, on_bad).config()?;
+        // The list names no classes.
+        let labels = JoinLabels::Keep;
+        let mix = MixedData { labels, ..MixedData::new(sources.clone()) };
+        Ok(RunConfig { on_bad, batch_size: 4, ..RunConfig::mixed(mix, config.recipe) })
+    };
+    let opened = Runtime::open(mixed(BadPolicy::Skip)?)?;
+    let Some(RuntimeError::BadSample { sample, file, .. }) =
+        Runtime::open(mixed(BadPolicy::Raise)?).err()
+    else {
+        anyhow::bail!("it was opened");
+    };
+    ensure!(file.ends_with("007.jpg"), "{file}");
+    let n_images = opened.source().n_samples() - N_IMAGES as u64;
+    ensure!(sample.0 == n_images + 7, "{sample:?} of {n_images} and {N_IMAGES}");
     Ok(())
 }

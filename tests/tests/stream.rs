@@ -188,8 +188,8 @@ fn digests_over_other_bytes_are_not_continued() -> Result<()> {
         ensure!(begun.stream_digest.is_none(), "{other:?}: {begun:?}");
         ensure!(begun.content_digest.is_none(), "{other:?}: {begun:?}");
         ensure!(next.stream_digest == whole.epochs[1].stream_digest, "{other:?}");
-        let wanted = "epoch 0: it has no digests, as those of the state are over other bytes: continue \
-                      with the output type, layout, fields, rank and number of ranks that it was made with";
+        let wanted = "epoch 0: it has no digests, as those in the state are over other bytes; to continue them, \
+                      use the output type, layout, fields, rank and number of ranks of that run";
         ensure!(notes.0.iter().any(|note| note == wanted), "{other:?}: {:?}", notes.0);
     }
     Ok(())

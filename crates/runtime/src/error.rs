@@ -371,7 +371,7 @@ impl NamesSettings for RuntimeError {
                 "sample {} ({file}) cannot be preprocessed by {found_by}: {why}; {}",
                 sample.0,
                 advice(name, &[(Setting::OnBad, CONTINUE)])
-                    .unwrap_or_else(|| "or take it out of the data set".to_owned())
+                    .unwrap_or_else(|| "remove it from the data set".to_owned())
             ),
             // The cause says what the system said.
             Self::Addresses { limit, need } => {

@@ -23,7 +23,7 @@ const MAX_LIST_BYTES: u64 = 1 << 30;
 
 /// What the user hears where not all of the files exist.
 const MISSING: &str =
-    "files that the list names do not exist: each of them is a bad sample";
+    "some files that the list names do not exist; each of them is a bad sample";
 
 /// Whether the path's name is that of a list.
 pub(crate) fn is_list(path: &str) -> bool {

@@ -528,7 +528,7 @@ fn check_missing(config: &RunConfig, listed: Listed) -> Result<Listed, RuntimeEr
     Err(RuntimeError::BadSample {
         sample,
         file: file.to_owned(),
-        why: "the file, which the list names, does not exist".to_owned(),
+        why: "the list names it, but there is no such file".to_owned(),
         found_by: "the host".to_owned(),
     })
 }

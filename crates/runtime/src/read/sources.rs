@@ -101,6 +101,8 @@ pub(crate) struct Joined {
     pub(crate) table: Table,
     pub(crate) fields: Fields,
     pub(crate) format: Format,
+    /// The first sample whose file does not exist, if a list names one.
+    pub(crate) missing: Option<SampleId>,
     pub(crate) notes: Vec<String>,
     pub(crate) sources: Sources,
     /// The stores that they are in, if one of them is remote.
@@ -119,7 +121,7 @@ pub(crate) fn join(
     let opened = open(mixed, looking)?;
     let (mut roots, mut tables, mut formats) = (Vec::new(), Vec::new(), Vec::new());
     let (mut notes, mut fields, mut places) = (Vec::new(), Vec::new(), Vec::new());
-    let mut decompressed = Vec::new();
+    let (mut decompressed, mut missing, mut n_before) = (Vec::new(), None, 0);
     for (source, opened) in mixed.sources.iter().zip(opened) {
         let Opened { root, found, place, made } = opened;
         check_cache(config, &found, &source.data).map_err(|why| refused(source, &why))?;
@@ -129,7 +131,11 @@ pub(crate) fn join(
         notes.extend(found.note.map(|note| format!("`{}`: {note}", source.name)));
         roots.push((source.name.clone(), root));
         places.extend(place.map(|place| (source.name.clone(), place)));
-        tables.push(found.table.first(config.limit.unwrap_or(u64::MAX)));
+        let table = found.table.first(config.limit.unwrap_or(u64::MAX));
+        let here = found.missing.filter(|sample| sample.0 < table.n_samples());
+        missing = missing.or(here.map(|sample| SampleId(n_before + sample.0)));
+        n_before += table.n_samples();
+        tables.push(table);
         fields.push(found.fields);
         formats.push(found.format);
     }
@@ -162,6 +168,7 @@ pub(crate) fn join(
         table,
         fields,
         format,
+        missing,
         notes,
         sources,
         remote,

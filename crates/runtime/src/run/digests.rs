@@ -10,8 +10,8 @@ use crate::handover::batch::{Batch, Sums};
 use crate::read::source::Source;
 
 /// Why digests that a state has are of no use to the run that goes on from it.
-const OF_OTHER_BYTES: &str = "as those of the state are over other bytes: continue with the output type, \
-    layout, fields, rank and number of ranks that it was made with";
+const OF_OTHER_BYTES: &str = "as those in the state are over other bytes; to continue them, use the output type, \
+    layout, fields, rank and number of ranks of that run";
 const OF_NOTHING: &str = "as the state is of a run without digests";
 
 /// The digests of an epoch, carried over a checkpoint.

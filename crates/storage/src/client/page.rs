@@ -21,7 +21,7 @@ pub(super) fn check(uri: &Uri, answer: &[u8]) -> Result<(), Failure> {
     if is_cut && token.is_none_or(str::is_empty) {
         return Err(Failure::Unusable(
             "the server's listing is incomplete: it says that there are more objects \
-             (IsTruncated) and not how to ask for them (no NextContinuationToken); use a server \
+             (IsTruncated) but not how to ask for them (no NextContinuationToken); use a server \
              that supports ListObjectsV2"
                 .to_owned(),
         ));

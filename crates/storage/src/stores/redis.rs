@@ -413,6 +413,13 @@ fn told(place: &str, error: &RedisError) -> StorageError {
             remedy: "give the password in REDISCLI_AUTH, or user and password in the URL",
         };
     }
+    if code == "DENIED" {
+        return StorageError::Denied {
+            place,
+            why: "the server is in protected mode".to_owned(),
+            remedy: "set a password for it, or run this on the same machine",
+        };
+    }
     // As many connections as it admits are open, some of them perhaps ours.
     let is_full =
         error.detail().is_some_and(|text| text.starts_with("max number of clients"));

@@ -11,7 +11,7 @@ use bothends_io::{Folder, Roots};
 use crate::config::run::RunConfig;
 use crate::read::place::{Looking, check_cache, decompressed_note, root_and_target};
 use crate::read::remote::{self, Remote};
-use crate::read::sources::{Joined, Sources, join};
+use crate::read::sources::{Sources, join};
 
 /// What the samples of a run were found to be.
 pub(super) struct Listed {
@@ -39,19 +39,16 @@ pub(super) fn find(config: &RunConfig) -> Result<Listed, String> {
                 .to_owned());
         }
         let joined = join(mix, config, &looking)?;
-        let Joined { roots, table, fields, format, notes, sources, remote, decompressed } =
-            joined;
-        let (table, sources) = (Arc::new(table), Some(Arc::new(sources)));
         return Ok(Listed {
-            roots,
-            table,
-            fields,
-            format,
-            missing: None,
-            notes,
-            sources,
-            remote,
-            decompressed,
+            roots: joined.roots,
+            table: Arc::new(joined.table),
+            fields: joined.fields,
+            format: joined.format,
+            missing: joined.missing,
+            notes: joined.notes,
+            sources: Some(Arc::new(joined.sources)),
+            remote: joined.remote,
+            decompressed: joined.decompressed,
         });
     }
     if let Some(supplied) = &config.supplied {

@@ -24,10 +24,10 @@ use crate::fetcher::progress;
 
 use super::CONNECT_WITHIN;
 
-/// The longest line that is read: a number, a confirmation, an error.
-pub(super) const LONGEST_LINE: usize = 512;
+/// The longest line that is read: a number, a confirmation, an error. That of protected mode has 900 bytes.
+pub(super) const LONGEST_LINE: usize = 4096;
 /// Room for what is around a value: the line before it, and the answer to a second command.
-const AROUND: usize = LONGEST_LINE;
+const AROUND: usize = 512;
 /// More than this is not taken for granted before it comes.
 const FIRST_BYTES: usize = 1 << 20;
 

@@ -77,7 +77,7 @@ fn a_value_comes_in_pieces_of_any_size() {
 
 #[test]
 fn an_answer_that_is_not_the_value_is_an_error() {
-    let long_line = [&b"$"[..], &[b'0'; 2 * AROUND], b"4\r\nabcd\r\n"].concat();
+    let long_line = [&b"$"[..], &[b'0'; 2 * LONGEST_LINE], b"4\r\nabcd\r\n"].concat();
     let unreadable = [
         &b"$-1\r\n"[..],
         b"$5\r\nabcde\r\n",
