@@ -202,6 +202,7 @@ def test_the_states_of_earlier_versions_are_loaded_as_before(small: Path, kind: 
     ended = again(made.state_dict())
     assert ended["sampler_drawn"] == [4, 2]
     resumed = weighted(DATA[kind](small))
+    del ended["sampler_before"]
     resumed.load_state_dict({**ended, "sampler_drawn": [4, 1]})
     assert order(resumed) == whole[1]
 
@@ -350,6 +351,207 @@ def test_a_generator_that_was_used_otherwise_is_refused(small: Path, kind: str) 
     assert resumed.state_dict() == before
 
 
+@pytest.mark.parametrize("workers", ["no workers", "kept workers"])
+@pytest.mark.parametrize("kind", DATA)
+def test_a_later_epoch_of_a_samplers_own_code_resumes(small: Path, kind: str, workers: str) -> None:
+    """Symptom: the resumed epoch has another order, since a seed is drawn that workers which are kept
+    had drawn for epoch 0."""
+    options = WORKERS[workers]
+    made = sharing(quiet, DATA[kind](small), "batches", **options)
+    begun, states, rests = [made.generator.get_state()], [], []
+    for _ in range(2):
+        batches = iter(made)
+        next(batches)
+        states.append(again(made.state_dict()))
+        rests.append([labels.tolist() for _, labels in batches])
+        begun.append(made.generator.get_state())
+    # Also in the run itself, which has drawn the seed.
+    for resumed in (sharing(quiet, DATA[kind](small), "batches", **options), made):
+        for n in (1, 0):
+            resumed.generator.set_state(begun[n])
+            resumed.load_state_dict(states[n])
+            assert order(resumed) == rests[n], n
+
+
+@pytest.mark.parametrize("workers", ["no workers", "kept workers"])
+@pytest.mark.parametrize("kind", DATA)
+def test_a_shared_generator_may_be_seeded_for_each_epoch(
+    small: Path, kind: str, workers: str
+) -> None:
+    """Symptom: with workers that are kept, a seed is drawn in each epoch; PyTorch's loader draws
+    one."""
+    options = WORKERS[workers]
+    made = sharing(quiet, DATA[kind](small), "weighted", **options)
+    plain = sharing(theirs.DataLoader, DATA[kind](small), "weighted", **options)
+    whole, states = [], []
+    for epoch in range(3):
+        plain.generator.manual_seed(100 + epoch)
+        whole.append(order(plain))
+        states.append((epoch, 0, made.state_dict()))
+        made.generator.manual_seed(100 + epoch)
+        states.append((epoch, 0, made.state_dict()))
+        batches = iter(made)
+        assert next(batches)[1].tolist() == whole[epoch][0]
+        states.append((epoch, 1, made.state_dict()))
+        assert [labels.tolist() for _, labels in batches] == whole[epoch][1:]
+    for epoch, n, state in states:
+        resumed = sharing(quiet, DATA[kind](small), "weighted", **options)
+        resumed.load_state_dict(again(state))
+        for later in range(epoch, 3):
+            resumed.generator.manual_seed(100 + later)
+            assert order(resumed) == whole[later][n if later == epoch else 0:], (epoch, n, later)
+        resumed.close()
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_a_sampler_may_have_the_global_generator(small: Path, kind: str) -> None:
+    """Symptom: StateError, since the script has drawn from it for its model."""
+
+    def globally(n_drawn: int) -> DataLoader:
+        torch.rand(n_drawn)
+        sampler = theirs.WeightedRandomSampler(torch.ones(N), N, generator=torch.default_generator)
+        return quiet(DATA[kind](small), sampler=sampler)
+
+    made = globally(3)
+    batches = iter(made)
+    next(batches)
+    state = again(made.state_dict())
+    rest = [labels.tolist() for _, labels in batches]
+    resumed = globally(1)
+    before = torch.get_rng_state()
+    resumed.load_state_dict(state)
+    assert order(resumed) == rest and order(resumed) == order(made)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def a_pair(dataset: Any) -> tuple[DataLoader, DataLoader]:
+    """A loader for training and one for validation, which have a generator in common."""
+    generator = torch.Generator().manual_seed(4)
+
+    def of(n: int) -> DataLoader:
+        sampler = theirs.RandomSampler(range(N), num_samples=n, generator=generator)
+        return quiet(dataset, sampler=sampler, generator=generator)
+
+    return of(N), of(10)
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_loaders_with_one_generator_resume_between_epochs(small: Path, kind: str) -> None:
+    """Symptom: StateError, since the one began after the other had drawn."""
+    pair = a_pair(DATA[kind](small))
+    whole = [[order(made) for made in pair] for _ in range(2)]
+    states = [again(made.state_dict()) for made in pair]
+    resumed = a_pair(DATA[kind](small))
+    resumed[0].load_state_dict(states[0])
+    with pytest.warns(UserWarning, match="had drawn other numbers from the sampler's generator"):
+        resumed[1].load_state_dict(states[1])
+    with pytest.warns(UserWarning, match="the orders are not those of that run"):
+        third = order(resumed[0])
+    for made, epoch in ((resumed[0], third), (resumed[1], order(resumed[1]))):
+        assert all(epoch != first for pair in whole for first in pair)
+        assert made.state_dict()["epoch"] == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(order(resumed[0])) == N_BATCHES
+
+
+@pytest.mark.parametrize("n_taken", [0, 1])
+@pytest.mark.parametrize("kind", DATA)
+def test_loaders_with_one_generator_do_not_resume_within_an_epoch(
+    small: Path, kind: str, n_taken: int
+) -> None:
+    """Symptom: if the data set's own code runs, the rest of the epoch has samples twice."""
+    pair = a_pair(DATA[kind](small))
+    order(pair[0]), order(pair[1])
+    states = []
+    for made in pair:
+        batches = iter(made)
+        for _ in range(n_taken):
+            next(batches)
+        states.append(again(made.state_dict()))
+    resumed = a_pair(DATA[kind](small))
+    resumed[0].load_state_dict(states[0])
+    if n_taken == 0:
+        with pytest.warns(UserWarning, match="the orders are not those of that run"):
+            assert len(order(resumed[0])) == N_BATCHES
+        with pytest.warns(UserWarning, match="the orders are not those of that run"):
+            resumed[1].load_state_dict(states[1])
+        assert len(order(resumed[1])) == 3
+        return
+    # It does not begin at the second attempt, either.
+    for _ in range(2):
+        with pytest.raises(StateError, match="had drawn other numbers from the sampler's generator"):
+            iter(resumed[0])
+    with pytest.raises(StateError, match="had drawn other numbers from the sampler's generator"):
+        a_pair(DATA[kind](small))[1].load_state_dict(states[1])
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_a_generator_that_is_replaced_after_a_state_was_loaded(small: Path, kind: str) -> None:
+    """Symptom: an order of another generator."""
+    made = weighted(DATA[kind](small), seed=3)
+    order(made)
+    next(iter(made))
+    resumed = weighted(DATA[kind](small))
+    resumed.load_state_dict(again(made.state_dict()))
+    resumed.sampler.generator = None
+    with pytest.raises(StateError, match="0 generators of their own, and had 1"):
+        iter(resumed)
+
+
+# ---- an order that only PyTorch's own loader follows --------------------------------------
+
+
+class WithAnEmptyBatch(theirs.Sampler[list[int]]):  # type: ignore[misc]
+    """Batches in random order, and at the end one without samples."""
+
+    def __init__(self, generator: torch.Generator, n_empty: int = 1) -> None:
+        self.drawn_from = generator
+        self.n_empty = n_empty
+
+    def __len__(self) -> int:
+        return N_BATCHES + self.n_empty
+
+    def __iter__(self) -> Iterator[list[int]]:
+        samples = torch.randperm(N, generator=self.drawn_from).tolist()
+        yield from (samples[i : i + 4] for i in range(0, N, 4))
+        yield from ([] for _ in range(self.n_empty))
+
+
+def with_an_empty_batch(cls: Any, dataset: Any, **options: Any) -> Any:
+    def collate(batch: list[Any]) -> Any:
+        return None, torch.tensor([label for _, label in batch])
+
+    generator = torch.Generator().manual_seed(4)
+    sampler = WithAnEmptyBatch(generator, **options)
+    return cls(dataset, batch_sampler=sampler, batch_size=1, collate_fn=collate)
+
+
+def test_pytorchs_loader_has_the_generators_as_they_were(small: Path) -> None:
+    """Symptom: its order is another one, as if an epoch had gone before."""
+    plain = order(with_an_empty_batch(theirs.DataLoader, numbered(small)))
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    made = with_an_empty_batch(quiet, numbered(small))
+    with pytest.warns(UserWarning, match="PyTorch's own DataLoader runs instead"):
+        assert order(made) == plain and plain[-1] == []
+    after = torch.get_rng_state()
+    torch.set_rng_state(before)
+    order(with_an_empty_batch(theirs.DataLoader, numbered(small)))
+    assert torch.equal(torch.get_rng_state(), after)
+
+
+def test_pytorchs_loader_does_not_take_over_within_an_epoch(small: Path) -> None:
+    """Symptom: the epoch begins again, without a word."""
+    made = with_an_empty_batch(quiet, numbered(small), n_empty=0)
+    next(iter(made))
+    resumed = with_an_empty_batch(quiet, numbered(small))
+    resumed.load_state_dict(again(made.state_dict()))
+    for _ in range(2):
+        with pytest.raises(StateError, match="has no sample; .* cannot resume within an epoch"):
+            iter(resumed)
+
+
 # ---- the end of a resumed epoch -----------------------------------------------------------
 
 WITHIN: dict[str, Callable[[], dict[str, Any]]] = {
@@ -455,3 +657,14 @@ def test_ranks_that_agree_on_a_seed_do_so_as_they_begin(monkeypatch: pytest.Monk
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert isinstance(quiet(Numbered()).state_dict()["seed"], int), "each reads all of it"
+
+
+def test_a_loader_that_an_earlier_version_has_pickled() -> None:
+    """Symptom: AttributeError, since it has no course."""
+    made = quiet(Numbered(), shuffle=True, seed=3)
+    order(made)
+    state = made.__getstate__()
+    del state["course"]
+    other = DataLoader.__new__(DataLoader)
+    other.__setstate__(state)
+    assert order(other) == order(made)

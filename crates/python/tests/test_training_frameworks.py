@@ -412,6 +412,39 @@ def test_a_state_within_an_epoch_of_which_accelerate_skips_batches(small: Path, 
     assert [labels.tolist() for _, labels in other] == expected
 
 
+@pytest.mark.parametrize("kind", ["read", "own code"])
+def test_skipping_batches_of_another_loader_counts_no_epoch(small: Path, kind: str) -> None:
+    """Symptom: batches that are skipped for validation, of PyTorch's own loader over the same data
+    set, move the loader for training to later epochs."""
+    steady = made_for_accelerate(small, kind, is_prepared=False)
+    from accelerate import skip_first_batches
+
+    whole = [[labels.tolist() for _, labels in steady] for _ in range(2)]
+    loader = made_for_accelerate(small, kind, is_prepared=False)
+    assert [labels.tolist() for _, labels in loader] == whole[0]
+    validation = torch.utils.data.DataLoader(loader.dataset, batch_size=5)
+    for _ in range(2):
+        assert len(list(skip_first_batches(validation, 1))) == 4
+    assert [labels.tolist() for _, labels in loader] == whole[1]
+
+
+@pytest.mark.parametrize("kind", ["read", "own code"])
+def test_skipping_a_whole_resumed_epoch_leaves_nothing_of_it(small: Path, kind: str) -> None:
+    """Symptom: what is left of the epoch of the state comes as the next one."""
+    loader = made_for_accelerate(small, kind, is_prepared=False)
+    from accelerate import skip_first_batches
+
+    next(iter(loader))
+    state = loader.state_dict()
+    steady = made_for_accelerate(small, kind, is_prepared=False)
+    whole = [[labels.tolist() for _, labels in steady] for _ in range(2)]
+    other = made_for_accelerate(small, kind, is_prepared=False)
+    other.load_state_dict(state)
+    assert next(iter(skip_first_batches(other, 99)), None) is None
+    assert other.state_dict()["epoch"] == 1
+    assert [labels.tolist() for _, labels in other] == whole[1]
+
+
 @pytest.mark.parametrize("options", [{}, {"split_batches": True}, {"even_batches": False}])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_accelerate_deals_it_to_two_processes(

@@ -25,7 +25,7 @@ import torch.utils.data
 from ._callers import counts_batches, stacklevel_of_caller
 from ._dataloader import orders as _orders
 from ._dataloader import rebuilt as _rebuilt
-from ._dataloader.course import Course
+from ._dataloader.course import ELSEWHERE, OTHER_ORDER, Course, Drawn
 from ._dataloader.delivery import NO_GPU, gpu_of, on_gpu, pinned
 from ._dataloader.epochs import (
     Epoch,
@@ -90,7 +90,7 @@ _NOTHING_YET: dict[str, Any] = {
     "damaged": {"samples": 0, "named": []},
 }
 # What a state says of the generators of loader and sampler.
-_OF_GENERATORS = ("sampler_drawn", "sampler_origin", "seeds_drawn")
+_OF_GENERATORS = ("sampler_drawn", "sampler_origin", "sampler_before", "seeds_drawn")
 _made = itertools.count()
 
 
@@ -234,6 +234,8 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     def _forget_iterations(self) -> None:
         self._feeds = Feeds()
         self._is_resuming = self._resumes_at_end = self._resumes_inside = False
+        # The epoch of the state that was loaded.
+        self._resumed_epoch = 0
         # If the data set makes its samples: the batches that the resumed run had already taken.
         self._n_before = 0
 
@@ -300,13 +302,21 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             raise OptionsError("the loader is closed; make another one")
         with self._feeds.lock:
             self._look_again()
+            generators = _orders.generator_states(self)
             try:
                 if self.prepared is not None:
                     return self._begin(self.prepared)
                 if self.own_items is not None:
                     return self._begin_items(self.own_items)
             except _orders.NoOrder as why:
-                self._leave(Left(str(why), why.remedy))
+                # PyTorch's loader asks the samplers again.
+                for generator, state in generators:
+                    generator.set_state(state)
+                left = Left(str(why), why.remedy)
+                if self._is_resuming and self._resumes_inside:
+                    line = "PyTorch's own DataLoader would run, which cannot resume within an epoch"
+                    raise StateError(f"{left}: {line}") from why
+                self._leave(left)
         batches = super().__iter__()
         return batches if self.device is None else map(self._delivered, batches)
 
@@ -412,7 +422,10 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         assert self._seed is not None
         key = (self._seed, epoch)
         is_inside = self._is_resuming and self._resumes_inside
-        for nth in self.course.drawn.begin(_orders.generators(self), is_inside=is_inside):
+        epochs = self.course.drawn.begin(
+            _orders.generators(self), self._draws_seeds, is_inside=is_inside, warn=self._warn
+        )
+        for nth in epochs:
             if self._draws_seeds == "each" or (self._draws_seeds == "once" and nth == 0):
                 # As PyTorch's loader does: the samplers may have the same generator.
                 _orders.drawn_seed(self.generator)
@@ -581,8 +594,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     def _take_epoch(self) -> int:
         """The number of the epoch that begins: the sampler's if it was set since, otherwise the one
         after the last epoch in use."""
-        # Another loader of this course may have begun an epoch since a state was loaded.
-        self._is_resuming = self._is_resuming and self.course.progress is None
+        self._is_resuming = self._still_resumes
         self.course.advance()
         of_samplers = [getattr(s, "epoch", None) for s in _orders.samplers(self)]
         told = next((e for e in of_samplers if isinstance(e, int)), None)
@@ -591,6 +603,12 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             self.course.next_epoch = told
         self.course.sampler_epoch = told
         return self.course.next_epoch
+
+    @property
+    def _still_resumes(self) -> bool:
+        """Whether no other loader of this course has begun an epoch since a state was loaded."""
+        is_next = self.course.progress is None and self.course.next_epoch == self._resumed_epoch
+        return self._is_resuming and is_next
 
     # ---- state ---------------------------------------------------------------------------
 
@@ -616,11 +634,12 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         is_all = self._resumes_at_end if progress is None else progress.has_given_all
         given = {"given_all": True} if is_all else {}
         state = {**self._place(), **told, **given}
+        seeds = self._draws_seeds
         if self._asks:
             is_within = progress is not None and not progress.has_ended
-            generators = _orders.generators(self)
-            state |= self.course.drawn.saved(generators, is_within=is_within)
-        seeds = self._draws_seeds
+            generators, drawn = _orders.generators(self), self.course.drawn
+            state |= drawn.saved(generators, is_within=is_within)
+            seeds = drawn.seeds_saved(seeds, generators, is_within=is_within)
         return state if seeds == "none" else {**state, "seeds_drawn": seeds}
 
     def _place(self) -> dict[str, Any]:
@@ -631,11 +650,11 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
                 return {"epoch": progress.number + 1, "seed": self._seed}
         if progress is not None:
             return progress.state
-        if self._is_resuming and self.own_items is not None:
+        if self._still_resumes and self.own_items is not None:
             place = {"epoch": self.course.next_epoch, "seed": self._seed}
             return {**place, "items": [self._n_before, *self._shape]}
         loader = self._feeds.current
-        if loader is not None and self._is_resuming:
+        if loader is not None and self._still_resumes:
             return loader._state()
         return {"epoch": self.course.next_epoch, "seed": self._seed}
 
@@ -656,9 +675,11 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         place = {name: value for name, value in state.items() if name not in theirs}
         if state.get("given_all") and counts_batches():
             place = {"epoch": state["epoch"] + 1, "seed": self._seed}
+        generators = _orders.generators(self) if self._asks else []
+        follows = self.course.drawn.can_follow(generators, state)
         try:
-            if self._asks:
-                self.course.drawn.refuse(_orders.generators(self), state)
+            if not follows and _is_within(place):
+                raise StateError(ELSEWHERE)
             self._is_resuming = self._load_place(place)
         except StateError:
             self._seed = before
@@ -666,13 +687,21 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self._resumes_at_end = self._is_resuming and bool(state.get("given_all"))
         self._resumes_inside = place.get("position", 1) != 0
         n_later = place["epoch"] - state["epoch"]
+        self._resumed_epoch = place["epoch"]
         self.course.choose(place["epoch"])
         told = state.get("sampler_epoch")
         self._tell_samplers((told if isinstance(told, int) else state["epoch"]) + n_later)
+        if not follows:
+            self._warn(OTHER_ORDER)
+            self.course.drawn = Drawn()
+            return
+        drawn = self.course.drawn
         # The runs of earlier versions drew a single one, before the first epoch.
-        self.course.drawn.seeds = state.get("seeds_drawn", "none") if self._asks else None
-        if "sampler_drawn" in state:
-            self.course.drawn.load(_orders.generators(self), state, n_later)
+        drawn.seeds = state.get("seeds_drawn", "none") if self._asks else None
+        if "sampler_drawn" in state and generators:
+            drawn.load(generators, state, n_later)
+        elif not generators:
+            drawn.n_epochs = 0
 
     def _load_place(self, place: dict[str, Any]) -> bool:
         """Loads a position, and returns whether it is within an epoch."""
@@ -747,6 +776,8 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         saved = state.pop("_saved")
+        # Earlier versions had none.
+        state.setdefault("course", Course())
         vars(self).update(state, _iterator=None, _pool=Pool(), _finish=None)
         self._forget_iterations()
         if saved is not None:
@@ -787,6 +818,14 @@ def _refuse(ranks: str, dataset: Any) -> None:
             f"`dataset` is the path {os.fspath(dataset)!r}; give a data set, such as "
             "torchvision.datasets.ImageFolder(path, transform), or use bothends.Loader"
         )
+
+
+def _is_within(place: dict[str, Any]) -> bool:
+    """Whether a position is after one of the batches of its epoch."""
+    if "version" in place:
+        return bool(place.get("position", 1))
+    items = place.get("items")
+    return isinstance(items, list) and items[:1] != [0]
 
 
 def _known() -> Ranks:

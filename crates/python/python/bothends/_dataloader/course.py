@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,14 @@ from .epochs import Epoch, Progress
 from .orders import drawn_seed
 
 Generators = Sequence[torch.Generator]
+
+# Why the order of a resumed run is not known.
+ELSEWHERE = (
+    "the run that saved the state had drawn other numbers from the sampler's generator than this "
+    "one, which another loader or the script may do; give the sampler a generator of its own, or "
+    "draw from it as there before the state is loaded"
+)
+OTHER_ORDER = f"bothends: {ELSEWHERE}. From the next epoch on, the orders are not those of that run"
 
 
 @dataclass
@@ -75,35 +83,55 @@ class Drawn:
         origin: their states before the first of these; None before it.
         must_repeat: whether these are epochs of the resumed run, for which they are yet to draw.
         seeds: the epochs of the resumed run for which a seed was drawn before, from the loader's
-            `generator`: "each", "once" or "none"; None in a run that was not resumed.
+            `generator`: "each", "once" or "none"; None where the loader's options say so.
+        before: an epoch, counted from `origin`, and a digest of their states before it was drawn:
+            the newest one, or one that the resumed run knows; None if that is unknown.
     """
 
     n_epochs: int = 0
     origin: list[torch.Tensor] | None = None
     must_repeat: bool = False
     seeds: str | None = None
+    before: tuple[int, str] | None = None
 
-    def begin(self, generators: Generators, *, is_inside: bool) -> range:
-        """An epoch begins; returns those for which the samplers are to be asked, this one last,
-        counted from `origin`.
+    def begin(
+        self, generators: Generators, seeds: str, *, is_inside: bool, warn: Callable[[str], None]
+    ) -> Iterator[int]:
+        """An epoch begins; gives those for which the samplers are to be asked, this one last,
+        counted from `origin`. The samplers are asked for each before the next one is taken.
 
         Args:
+            seeds: for which epochs a seed is drawn before.
             is_inside: whether it is resumed after one of its batches.
+            warn: is told that its order is not that of the resumed run.
+
+        Raises:
+            StateError: the same, inside an epoch.
         """
-        n_again = 0
+        n_again, repeats = 0, False
         if self.must_repeat and (is_inside or not is_fresh(generators)):
-            n_again = self.n_epochs
+            n_again, repeats = self.n_epochs, True
             if not is_fresh(generators):
                 self._return(generators)
         elif is_fresh(generators):
+            if self.n_epochs > 0 and seeds == "once":
+                self.seeds = "none"
             # Also if the script has seeded them since. A state inside an epoch counts from then.
             self.n_epochs = 0
         if n_again == self.n_epochs:
             # Nothing was drawn since, except by the script before its first epoch.
             self.origin = _states(generators)
-        self.must_repeat = False
-        self.n_epochs += 1
-        return range(self.n_epochs - 1 - n_again, self.n_epochs)
+        last = self.n_epochs
+        for nth in range(last - n_again, last + 1):
+            now = (nth, _digest(_states(generators)))
+            if repeats and self.before is not None and self.before[0] == nth:
+                if self.before != now and is_inside:
+                    raise StateError(ELSEWHERE)
+                if self.before != now:
+                    warn(OTHER_ORDER)
+            if nth == last:
+                self.n_epochs, self.must_repeat, self.before = nth + 1, False, now
+            yield nth
 
     def n_before(self, generators: Generators, *, is_within: bool) -> int:
         """The number of epochs for which they draw before the next iteration of a run that resumes
@@ -112,6 +140,8 @@ class Drawn:
         Args:
             is_within: whether that iteration continues the newest epoch.
         """
+        if not generators:
+            return 0
         if is_within:
             return self.n_epochs - 1
         return 0 if is_fresh(generators) else self.n_epochs
@@ -127,20 +157,24 @@ class Drawn:
         if not _are_equal(origin, _seeded(generators)):
             # The script has drawn from them, in `random_split` for example.
             state["sampler_origin"] = _digest(origin)
+        before = self.before
+        if not is_within and not self.must_repeat:
+            before = (n, _digest(_states(generators)))
+        if n > 0 and before is not None and before[0] == n:
+            state["sampler_before"] = before[1]
         return state
 
-    def refuse(self, generators: Generators, state: dict[str, Any]) -> None:
-        """Refuses a state that the generators cannot follow.
+    def seeds_saved(self, seeds: str, generators: Generators, *, is_within: bool) -> str:
+        """For which epochs the run that resumes here draws a seed, if this one does for `seeds`. It
+        counts only the epochs that its samplers are asked for."""
+        is_drawn = self.n_epochs > is_within
+        is_repeated = self.n_before(generators, is_within=is_within) > 0
+        return "none" if seeds == "once" and is_drawn and not is_repeated else seeds
 
-        Raises:
-            StateError: the script has drawn other numbers from them than it had in that run.
-        """
+    def can_follow(self, generators: Generators, state: dict[str, Any]) -> bool:
+        """Whether the generators are, or were, where they began in the run that saved the state."""
         digest = state.get("sampler_origin")
-        if digest is not None and self._of(digest, generators) is None:
-            raise StateError(
-                "before its first epoch, the run that saved the state had drawn other numbers from "
-                "the sampler's generator than this one; seed the generator and draw from it as there"
-            )
+        return digest is None or not generators or self._of(digest, generators) is not None
 
     def load(self, generators: Generators, state: dict[str, Any], n_later: int) -> None:
         """Puts the generators where they are in the run that saved this.
@@ -157,6 +191,10 @@ class Drawn:
         else:
             self.origin = self._of(digest, generators)
             self._return(generators)
+        before = state.get("sampler_before")
+        if n_epochs == 0 and self.origin is not None:
+            before = _digest(self.origin)
+        self.before = None if before is None else (n_epochs, before)
         self.n_epochs, self.must_repeat = n_epochs + n_later, True
         if self.n_epochs > 0:
             for generator in generators:
@@ -169,7 +207,11 @@ class Drawn:
         return next((states for states in known if _digest(states) == digest), None)
 
     def _return(self, generators: Generators) -> None:
-        for generator, state in zip(generators, self.origin or (), strict=False):
+        origin = self.origin or []
+        if len(generators) != len(origin):
+            line = f"its samplers have {len(generators)} generators of their own"
+            raise StateError(f"{line}, and had {len(origin)} as the state was loaded; load it again")
+        for generator, state in zip(generators, origin, strict=True):
             generator.set_state(state)
 
 

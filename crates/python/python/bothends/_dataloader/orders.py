@@ -221,10 +221,19 @@ def within(*outer: Any) -> list[Any]:
 
 
 def generators(loader: Any) -> list[torch.Generator]:
-    """The generators of PyTorch's own samplers, which continue from epoch to epoch."""
+    """The generators of PyTorch's own samplers, which continue from epoch to epoch. The global one
+    is seeded for each epoch instead."""
     own = [s for s in samplers(loader) if type(s).__module__.startswith("torch.utils.data")]
     found = [getattr(sampler, "generator", None) for sampler in own]
-    return [generator for generator in found if isinstance(generator, torch.Generator)]
+    return [g for g in found if isinstance(g, torch.Generator) and g is not torch.default_generator]
+
+
+def generator_states(loader: Any) -> list[tuple[torch.Generator, torch.Tensor]]:
+    """The generators that an epoch's order may be drawn from, and their states: PyTorch's global
+    one, the loader's, and those of its samplers."""
+    held = (value for s in samplers(loader) for value in getattr(s, "__dict__", {}).values())
+    known = [torch.default_generator, loader.generator, *held]
+    return [(g, g.get_state()) for g in known if isinstance(g, torch.Generator)]
 
 
 def _shares(batches: Any) -> bool:

@@ -56,7 +56,7 @@ def _new(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
     made = object.__new__(type(parent))
     shared = {name: getattr(parent, name) for name in (*parent.OPTIONS, "shared_seed")}
     batches = kwargs.get("batch_sampler")
-    if skipping(batches)[0] is not batches:
+    if skipping(batches)[0] is not batches and _draws_from(parent, batches):
         # Its epochs are the parent's, whose next one comes after them.
         shared["course"] = parent.course
     vars(made)["_inherited"] = shared
@@ -71,10 +71,10 @@ def _parent(dataset: Any, batches: Any) -> Any:
     if dataset is None:
         return None
     found = [loader for loader in list(_live) if loader.dataset is dataset]
-    inside = within(batches)
+    return max(found, key=lambda made: (_draws_from(made, batches), made.made_nth), default=None)
 
-    def rank(loader: Any) -> tuple[bool, int]:
-        own = (loader.batch_sampler, loader.sampler)
-        return any(s is o for s in inside for o in own if o is not None), loader.made_nth
 
-    return max(found, key=rank, default=None)
+def _draws_from(loader: Any, batches: Any) -> bool:
+    """Whether these batches come from the loader's samplers."""
+    own = (loader.batch_sampler, loader.sampler)
+    return any(s is o for s in within(batches) for o in own if o is not None)

@@ -19,6 +19,8 @@ _DEPTH = 16
 # Of larger arrays a checksum would delay every epoch noticeably. For CIFAR-10's 154 MB, zlib's takes
 # 82 ms in the order in which they are stored; sums of words and a checksum of them take 29 ms.
 _LARGEST_SUM = 1 << 24
+# Of larger ones, such as memory maps, even that would: 1 GiB takes 0.2 s.
+_LARGEST_ADDED = 1 << 30
 # Words that are added up, so far apart that they are of different samples. A prime number: samples
 # that change places are not likely to be in one sum.
 _ADDED = 13
@@ -32,7 +34,8 @@ class Marks:
 
     def __init__(self) -> None:
         self._dataset: Any = None
-        self._seen: list[tuple[Any, str, Any, Callable[[Any], Any]]] = []
+        # By owner, name and what is looked at; parts of one data set have its marks in common.
+        self._seen: dict[tuple[int, str, Callable[[Any], Any]], tuple[Any, Any]] = {}
 
     def of(self, dataset: Any) -> Marks:
         """The marks of that data set."""
@@ -49,14 +52,15 @@ class Marks:
 
     def all_of(self, other: Marks) -> Marks:
         """Adds all marks of the other one."""
-        self._seen += other._seen
+        for key, seen in other._seen.items():
+            self._seen.setdefault(key, seen)
         return self
 
     def change(self, dataset: Any) -> str | None:
         """The first attribute that has changed, in plain words."""
         if dataset is not self._dataset:
             return "it is a different data set"
-        for owner, name, before, look in self._seen:
+        for (_, name, look), (owner, before) in self._seen.items():
             now = look(getattr(owner, name, None))
             if not _equal(now, before):
                 return f"`{name}` of the {type(owner).__name__} was changed"
@@ -67,7 +71,7 @@ class Marks:
             seen = look(getattr(owner, name, None))
             # A list is compared with a copy of what it was.
             copy = list(seen) if isinstance(seen, list) else seen
-            self._seen.append((owner, name, copy, look))
+            self._seen[id(owner), name, look] = owner, copy
         return self
 
 
@@ -150,7 +154,8 @@ def _sums(value: Any) -> Any:
     array = numpy.asarray(value)
     # In the order in which it is stored, which CIFAR-10's images are not in.
     stored = array.transpose(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))
-    if array.dtype.hasobject or not stored.flags.c_contiguous:
+    is_small = array.nbytes <= _LARGEST_ADDED
+    if array.dtype.hasobject or not stored.flags.c_contiguous or not is_small:
         return array.shape
     content = stored.reshape(-1).view(numpy.uint8)
     n = content.size // (8 * _ADDED) * (8 * _ADDED)
