@@ -106,17 +106,22 @@ impl Storage for MemoryStorage {
 /// Holds a data set that was found against the storage it was found in.
 ///
 /// # Panics
-/// When an extent does not lie in its file, a label has no class, the table does not
+/// When an extent does not lie in its file, a file does not exist that `found` does not call missing, a label has no class, the table does not
 /// survive its own encoding, or finding it again gives another table.
 pub fn check(storage: &dyn Storage, found: &Found) {
     let table = &found.table;
-    let mut lens = BTreeMap::new();
+    let (mut lens, mut missing) = (BTreeMap::new(), None);
     for id in 0..table.n_samples() {
         let extent = table.extent(SampleId(id));
         let len = *lens.entry(extent.file).or_insert_with(|| {
             let path = table.file_path(extent.file);
             match storage.kind(&path) {
                 Ok(Kind::File { len }) => len,
+                // Of which no bytes are wanted, then.
+                Err(_) if found.missing.is_some() => {
+                    missing.get_or_insert(SampleId(id));
+                    0
+                }
                 other => panic!("`{path}` is not a file: {other:?}"),
             }
         });
@@ -125,6 +130,7 @@ pub fn check(storage: &dyn Storage, found: &Found) {
         let n_classes = table.class_names().len();
         assert!(label.is_ok_and(|label| n_classes == 0 || label < n_classes));
     }
+    assert_eq!(missing, found.missing, "the first sample whose file does not exist");
     assert_eq!(table.file_path(FileIdx(u32::MAX)), "");
     survives_encoding(table);
 }

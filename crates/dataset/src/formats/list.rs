@@ -220,6 +220,7 @@ mod tests {
             crate::find(&storage, "sets/list.jsonl")
         };
         let found = find(&["a/b.jpg", "a/gone.jpg", "a/b.jpg"]).unwrap();
+        conformance::check(&storage, &found);
         let (table, gone) = (&found.table, SampleId(1));
         assert_eq!((found.note, found.missing), (Some(MISSING), Some(gone)));
         assert_eq!((table.n_samples(), table.extent(gone).len), (3, 0));
