@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use bothends_core::one_line;
@@ -20,6 +21,8 @@ use bothends_tests::programs::{eventually, program};
 use bothends_tests::{Setup, assert_whole, generated};
 
 const NAME: &str = "nqn.2026-11.dev.bothends:test";
+/// Of each batch that is delivered before the device's first.
+const WHILE_NONE_IS_MADE: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A target in this process; its address.
@@ -124,7 +127,8 @@ fn the_program_as_a_process_delivers_the_hosts_stream() {
     assert!(made(&epoch) > 0, "{:?}", epoch.back);
 }
 
-/// Kills the program once one of its batches is delivered.
+/// Kills the program once one of its batches is delivered. Until then it takes batches slowly, so that a busy
+/// machine's device is not left behind by a host that makes the epoch alone.
 struct Killer {
     sim: Sim,
     /// Batches that were not delivered when it was killed.
@@ -135,7 +139,12 @@ impl Observer for Killer {
     fn phase(&mut self, _: &str) {}
 
     fn batch(&mut self, so_far: Progress) {
-        if so_far.back > 0 && self.n_left.is_none() {
+        if self.n_left.is_some() {
+            return;
+        }
+        if so_far.back == 0 {
+            thread::sleep(WHILE_NONE_IS_MADE);
+        } else {
             self.sim.kill();
             self.n_left = Some(so_far.n_batches - so_far.front - so_far.back);
         }
