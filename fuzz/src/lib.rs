@@ -37,7 +37,7 @@ use twox_hash::XxHash3_64;
 
 pub use doors::capi;
 pub use peers::{answers, keys, notice, remote, serving};
-pub use texts::{list, loader, preset, shards, state};
+pub use texts::{compressed, list, loader, preset, shards, state};
 
 /// A message of the wire: what is accepted comes back as it was. The bytes are tried as
 /// they are, and as the fields and body of a message whose lengths and checks are right,

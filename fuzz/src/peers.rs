@@ -297,7 +297,7 @@ pub fn notice(bytes: &[u8]) {
 }
 
 /// Where small files cost little.
-fn memory_folder() -> &'static Path {
+pub(crate) fn memory_folder() -> &'static Path {
     let shared = Path::new("/dev/shm");
     if shared.is_dir() { shared } else { Path::new("/tmp") }
 }

@@ -1,12 +1,14 @@
 //! Entries for texts that people and programs write: states, lists, presets, scenarios,
 //! options. Read `lib.rs` first.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bothends_core::resume::Resume;
 use bothends_dataset::conformance::{self, MemoryStorage};
 use bothends_dataset::{Ask, Decompression, FieldPlace, Format, Found, Storage, find_fields};
+use bothends_decompress::{Compressed, Place, Progress, decompress, find_decompressed};
 use bothends_energy::Profile;
 use bothends_firmware_sim::compute::Effort;
 use bothends_firmware_sim::config::DeviceConfig;
@@ -14,6 +16,9 @@ use bothends_firmware_sim::media::Blocks;
 use bothends_firmware_sim::{Demand, Drive};
 use bothends_runtime::{Loader, options};
 use bothends_simulate::Scenario;
+use tempfile::TempDir;
+
+use crate::peers::memory_folder;
 
 /// A state: what is read comes back from what it writes.
 pub fn state(bytes: &[u8]) {
@@ -109,6 +114,40 @@ pub fn shards(bytes: &[u8]) {
                     .expect("it lies in its file");
             }
         }
+    }
+}
+
+/// A compressed shard of each kind. What becomes of it is found again by a second call, and what is refused leaves
+/// nothing that a second call takes for complete.
+pub fn compressed(bytes: &[u8]) {
+    const INDEX: &[u8] = br#"{"version": 2, "shards": [{"format": "mds", "column_names": ["image"],
+        "column_encodings": ["jpeg"], "column_sizes": [null], "samples": 1,
+        "raw_data": {"basename": "0.mds"}, "zip_data": {"basename": "0.mds.snappy"}}]}"#;
+    // Written bytes after which no more is wanted: a few bytes may become gigabytes.
+    const MOST_BYTES: u64 = 16 << 20;
+    let storage = MemoryStorage::new()
+        .with("gzip/0.tar.gz", bytes)
+        .with("zstd/0.tar.zst", bytes)
+        .with("snappy/index.json", INDEX)
+        .with("snappy/0.mds.snappy", bytes)
+        .with("tfrecord/0.tfrecord", bytes)
+        .with("parquet/0.parquet", bytes)
+        .with_versions();
+    let Ok(folder) = TempDir::new_in(memory_folder()) else { return };
+    let place = Place::in_cache(folder.path());
+    // The package that reads Parquet files panics at some damage, which is caught; to libFuzzer that is the end.
+    let targets = ["gzip", "zstd", "snappy", "tfrecord", "parquet"];
+    let n_targets = targets.len() - usize::from(cfg!(feature = "libfuzzer"));
+    for &target in &targets[..n_targets] {
+        let data = Compressed { storage: &storage, target };
+        let unless_huge = &mut |progress: &Progress| match progress.written_bytes {
+            ..=MOST_BYTES => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        };
+        let made = decompress(data, &place, unless_huge).map(|made| made.bytes());
+        let found = find_decompressed(data, &place);
+        let found = found.ok().flatten().map(|found| found.bytes());
+        assert_eq!(made.ok(), found, "{target}");
     }
 }
 

@@ -103,6 +103,11 @@ fn shards() {
 }
 
 #[test]
+fn compressed() {
+    replay("compressed", bothends_fuzz::compressed);
+}
+
+#[test]
 fn preset() {
     replay("preset", bothends_fuzz::preset);
 }
