@@ -22,7 +22,7 @@ use bothends_tests::{Setup, assert_whole, generated};
 
 const NAME: &str = "nqn.2026-11.dev.bothends:test";
 /// Of each batch that is delivered before the device's first.
-const WHILE_NONE_IS_MADE: Duration = Duration::from_millis(200);
+const WHILE_NONE_IS_MADE: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A target in this process; its address.
@@ -155,7 +155,8 @@ impl Observer for Killer {
 
 #[test]
 fn a_killed_program_costs_its_claims_and_nothing_else() {
-    let repeat = 3;
+    // More batches than a device has slots for: it cannot have made all of its own before the first is delivered.
+    let repeat = 8;
     let data = generated().unwrap();
     let alone = Setup { repeat, ..Setup::new(&data) }.run().unwrap();
     for strategy in ["ordered", "csd"] {
@@ -226,13 +227,13 @@ fn a_target_that_is_gone_costs_its_claims_and_nothing_else() {
         let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Lent(Arc::clone(&stuck)))];
         let (target, url) = target(&generated().unwrap(), 64 << 20, programs);
         let watched = Arc::clone(&stuck);
-        let end = std::thread::spawn(move || {
+        let end = thread::spawn(move || {
             let n_begun = || watched.n_begun.load(Ordering::Acquire);
             assert!(eventually(PATIENCE, || n_begun() > BEFORE_STUCK));
             // The program ends with the device that runs it.
             let release = Arc::clone(&watched);
-            let later = std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(200));
+            let later = thread::spawn(move || {
+                thread::sleep(Duration::from_millis(200));
                 release.may_end.store(true, Ordering::Release);
             });
             drop(target);
