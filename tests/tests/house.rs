@@ -134,7 +134,6 @@ const HOMES: &[(&str, &[&str])] = &[
     ("http-body-util", &["storage"]),
     ("hyper", &["storage"]),
     ("hyper-util", &["storage"]),
-    ("image-webp", &["ops"]),
     ("flate2", &["decompress"]),
     ("parquet", &["decompress"]),
     ("snap", &["decompress"]),

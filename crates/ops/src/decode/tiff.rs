@@ -16,12 +16,12 @@ mod ycbcr;
 use bothends_core::recipe::Size;
 
 use self::codecs::Codec;
-use self::directory::{Directory, SHORT, damaged, tag, unsupported};
+use self::directory::{Directory, SHORT, WRONG, damaged, tag, unsupported};
 use self::jpeg::Expected;
 use self::kinds::{Bits, Kind};
 use self::ycbcr::YCbCr;
 use crate::decode::room::check_room;
-use crate::decode::samples::divided;
+use crate::decode::samples::{Samples, divided};
 use crate::error::{OpsError, SampleFault};
 use crate::image::{Image, check_size};
 
@@ -70,7 +70,11 @@ pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
     let size = check_size(height, width)?;
     check_room(size, need_bytes(bytes).1)?;
     out.reshape(size, 3);
-    let zeros = vec![0; kind.samples.row_bytes(width)];
+    let mut zeros = vec![0; kind.samples.row_bytes(width)];
+    if matches!(kind.samples, Samples::Lab) {
+        // Pillow's own zeros, which are the least of both colours, and not those of a file.
+        zeros.as_chunks_mut::<3>().0.fill([0, 0x80, 0x80]);
+    }
     for row in out.pixels_mut().chunks_exact_mut(width.saturating_mul(3)) {
         kind.samples.unpack(&zeros, row);
     }
@@ -179,8 +183,10 @@ impl Layout<'_> {
         out: &mut Image,
     ) -> Result<(), SampleFault> {
         let ([width, height], offsets) = self.parts()?;
-        if !self.directory.is_whole {
-            return Err(damaged("its directory is cut short"));
+        let is_known = matches!(self.directory.one(tag::PLANAR), None | Some(1 | 2));
+        let fault = self.directory.fault.or((!is_known).then_some(WRONG));
+        if let Some(why) = fault {
+            return Err(damaged(why));
         }
         let is_tiled = self.directory.all(tag::STRIP_OFFSETS).is_none();
         let stated = height;
@@ -190,21 +196,13 @@ impl Layout<'_> {
         }
         // A strip may have rows of JPEG's blocks below the image.
         let most_height = stated.min(height.saturating_add(EXTRA_ROWS));
-        let counts =
-            if is_tiled { tag::TILE_BYTE_COUNTS } else { tag::STRIP_BYTE_COUNTS };
-        let counts = self.directory.all(counts).unwrap_or_default();
+        let estimate = [self.strip_bytes(bytes.len(), offsets)];
+        let is_alone = !is_tiled && self.kind.n_planes == 1 && height == self.height;
+        let counts = self.byte_counts().or(is_alone.then_some(&estimate));
+        let counts = counts.unwrap_or_default();
         let (_, stride) = self.kind.part_bytes(width, height);
         check_room_of_part(stride, height)?;
-        if let Some(ycbcr) = &self.kind.ycbcr {
-            ycbcr.check_rows(width)?;
-            // TIFF's default, all rows, may be written out.
-            let is_default = !is_tiled && stated == u32::MAX as usize;
-            let rows = if is_default { self.height } else { stated };
-            // Pillow has a bound of its own for the room of such a part.
-            if rows.saturating_mul(self.width) > (i32::MAX / 4) as usize {
-                return Err(damaged("its strips are too large"));
-            }
-        }
+        self.check_ycbcr(width, stated)?;
         let (mut data, mut work) = (Vec::new(), self.work(bytes));
         let mut places = offsets.iter().zip(counts);
         for plane in 0..self.kind.n_planes {
@@ -229,18 +227,63 @@ impl Layout<'_> {
                     let (n_bytes, _) = self.kind.part_bytes(width, rows);
                     let unpacked = n_bytes.saturating_add(codec.overhead());
                     work.take(len.saturating_add(unpacked))?;
+                    data.clear();
                     data.resize(n_bytes, 0);
                     let expected = Expected { width, height: rows, most_height };
-                    codec.unpack(packed.ok_or(damaged(SHORT))?, expected, &mut data)?;
-                    codec.undo_predictor(&mut data, stride, self.kind.sample)?;
+                    let packed = packed.ok_or(damaged(SHORT))?;
+                    let unpacked = codec.unpack(packed, expected, &mut data);
                     match &self.kind.ycbcr {
-                        Some(ycbcr) => self.place_ycbcr(ycbcr, (&data, width), part, out),
-                        None => self.place(&data, stride, part, out),
+                        Some(ycbcr) => {
+                            // Pillow asks libtiff to go on; what is missing is zero.
+                            if unpacked.is_ok() {
+                                codec.undo_predictor(
+                                    &mut data,
+                                    stride,
+                                    self.kind.sample,
+                                )?;
+                            }
+                            self.place_ycbcr(ycbcr, (&data, width), part, out);
+                        }
+                        None => {
+                            unpacked?;
+                            codec.undo_predictor(&mut data, stride, self.kind.sample)?;
+                            self.place(&data, stride, part, out);
+                        }
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// The lengths of strips or tiles.
+    fn byte_counts(&self) -> Option<&[u64]> {
+        match self.directory.all(tag::STRIP_OFFSETS) {
+            Some(_) => self.directory.all(tag::STRIP_BYTE_COUNTS),
+            None => self.directory.all(tag::TILE_BYTE_COUNTS),
+        }
+    }
+
+    fn check_ycbcr(&self, width: usize, stated: usize) -> Result<(), SampleFault> {
+        let Some(ycbcr) = &self.kind.ycbcr else { return Ok(()) };
+        ycbcr.check_rows(width)?;
+        // TIFF's default, all rows, may be written out.
+        let is_tiled = self.directory.all(tag::STRIP_OFFSETS).is_none();
+        let is_default = !is_tiled && stated == u32::MAX as usize;
+        let rows = if is_default { self.height } else { stated };
+        // Pillow has a bound of its own for the room of such a part.
+        if rows.saturating_mul(self.width) > (i32::MAX / 4) as usize {
+            return Err(damaged("its strips are too large"));
+        }
+        Ok(())
+    }
+
+    /// The bytes of the only strip of a file of `len` bytes that does not say it: all that are not the
+    /// directory's.
+    fn strip_bytes(&self, len: usize, offsets: &[u64]) -> u64 {
+        let at = offsets.first().and_then(|at| usize::try_from(*at).ok());
+        let others = self.directory.n_bytes.zip(at).map(|(n, at)| n.max(at));
+        others.map_or(0, |others| len.saturating_sub(others) as u64)
     }
 
     /// Makes RGB of the rows of a part of which several pixels share their chroma.

@@ -1,13 +1,13 @@
-//! WebP as Pillow reads it: the first image of a file, through `image-webp`.
+//! WebP as Pillow reads it: the first image of a file.
 //!
 //! Pillow uses libwebp's animation decoder, which accepts a file only if all its chunks, up to the length
-//! that it claims, are whole and in order. `image-webp` is more lenient, so the chunks are read here and
-//! it gets the image's own ones. What an image does not cover of its canvas is black.
+//! that it claims, are whole and in order; they are read here. The images in them are decoded by
+//! `webp/lossy.rs` and `webp/lossless.rs`. What an image does not cover of its canvas is black.
 
-use std::io::Cursor;
+mod lossless;
+mod lossy;
 
 use bothends_core::recipe::Size;
-use image_webp::{DecodingError, WebPDecoder};
 
 use super::bytes::{part, u16_le, u32_le};
 use crate::decode::room::check_room;
@@ -19,11 +19,13 @@ pub(super) fn recognises(bytes: &[u8]) -> bool {
     bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP")
 }
 
-/// The size of an image, and the bytes that decoding it takes: planes, colours with alpha, and those of
-/// the canvas.
+/// The size of an image, and the bytes that decoding it takes: planes of whole macroblocks or colours with
+/// alpha, and those of the canvas.
 pub(super) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
     let [width, height] = Container::open(bytes).map_or([0; 2], |file| file.canvas);
-    let need = u64::from(width).saturating_mul(height.into()).saturating_mul(12);
+    let [columns, rows] =
+        [width, height].map(|side| u64::from(side).next_multiple_of(16));
+    let need = columns.saturating_mul(rows).saturating_mul(12);
     (Size { height, width }, need)
 }
 
@@ -36,17 +38,17 @@ pub(super) fn decode(bytes: &[u8], out: &mut Image) -> Result<(), OpsError> {
     let size = check_size(height, width)?;
     check_room(size, need_bytes(bytes).1)?;
     let Some(frame) = file.first else { return Err(damaged("it has no image").into()) };
-    let [left, top, frame_width, _] = frame.place.map(|pixels| pixels as usize);
-    let (pixels, pixel_bytes) =
-        frame.pixels().map_err(|error| damaged(&error.to_string()))?;
+    let [left, top, frame_width, frame_height] =
+        frame.place.map(|pixels| pixels as usize);
+    let pixels = frame.pixels([frame_width, frame_height]).map_err(damaged)?;
     let canvas = out.reshape(size, 3);
     canvas.fill(0);
     let rows = canvas.chunks_exact_mut(width.saturating_mul(3)).skip(top);
-    let row_bytes = frame_width.saturating_mul(pixel_bytes);
-    for (row, pixels) in rows.zip(pixels.chunks_exact(row_bytes)) {
-        let row = row.as_chunks_mut::<3>().0.iter_mut().skip(left);
-        for (to, from) in row.zip(pixels.chunks_exact(pixel_bytes)) {
-            to.copy_from_slice(&from[..3]);
+    for (y, row) in rows.take(frame_height).enumerate() {
+        let row = row.as_chunks_mut::<3>().0;
+        let end = left.saturating_add(frame_width);
+        if let Some(row) = row.get_mut(left..end) {
+            pixels.row(y, row);
         }
     }
     Ok(())
@@ -70,27 +72,58 @@ struct Frame<'a> {
     alpha: &'a [u8],
 }
 
-impl Frame<'_> {
-    /// Its pixels, and the bytes of each.
-    fn pixels(&self) -> Result<(Vec<u8>, usize), DecodingError> {
-        let mut file = b"RIFF\0\0\0\0WEBP".to_vec();
-        if !self.alpha.is_empty() {
-            // Alpha is decoded, too, because a file with damaged alpha is refused.
-            file.extend_from_slice(b"VP8X\x0a\0\0\0\x10\0\0\0");
-            for side in &self.place[2..] {
-                file.extend_from_slice(&side.saturating_sub(1).to_le_bytes()[..3]);
+/// What was decoded of an image.
+enum Pixels {
+    Lossy(lossy::Planes),
+    /// Rows of this length, alpha in the highest byte and blue in the lowest.
+    Lossless(usize, Vec<u32>),
+}
+
+impl Pixels {
+    /// Makes RGB of row `y`.
+    fn row(&self, y: usize, out: &mut [[u8; 3]]) {
+        match self {
+            Self::Lossy(planes) => planes.row(y, out),
+            Self::Lossless(width, pixels) => {
+                let row = pixels.chunks(*width).nth(y).unwrap_or_default();
+                for (pixel, stored) in out.iter_mut().zip(row) {
+                    let [blue, green, red, _] = stored.to_le_bytes();
+                    *pixel = [red, green, blue];
+                }
             }
         }
-        file.extend_from_slice(self.alpha);
-        file.extend_from_slice(self.image);
-        let len = u32::try_from(file.len().saturating_sub(8)).unwrap_or(u32::MAX);
-        file[4..8].copy_from_slice(&len.to_le_bytes());
-        let mut decoder = WebPDecoder::new(Cursor::new(file))?;
-        let pixel_bytes = if decoder.has_alpha() { 4 } else { 3 };
-        let len = decoder.output_buffer_size().ok_or(DecodingError::ImageTooLarge)?;
-        let mut pixels = vec![0; len];
-        decoder.read_image(&mut pixels)?;
-        Ok((pixels, pixel_bytes))
+    }
+}
+
+impl Frame<'_> {
+    /// Decodes it.
+    fn pixels(&self, sides: [usize; 2]) -> Result<Pixels, &'static str> {
+        // libwebp also reads the byte that makes a chunk's length even.
+        let data = self.image.get(8..).unwrap_or_default();
+        if self.image.starts_with(b"VP8L") {
+            return Ok(Pixels::Lossless(sides[0], lossless::decode(data, sides)?));
+        }
+        if !self.alpha.is_empty() {
+            check_alpha(self.alpha, sides)?;
+        }
+        Ok(Pixels::Lossy(lossy::decode(data)?))
+    }
+}
+
+/// Decodes the chunk of alpha, because a file with damaged alpha is refused (WebP Container
+/// Specification, "Alpha").
+fn check_alpha(chunk: &[u8], sides: [usize; 2]) -> Result<(), &'static str> {
+    const DAMAGED: &str = "its alpha is damaged";
+    let len = u32_le(chunk, 4).and_then(|len| usize::try_from(len).ok());
+    let data = len.and_then(|len| chunk.get(8..)?.get(..len));
+    let Some([kind, data @ ..]) = data.filter(|data| data.len() > 1) else {
+        return Err(DAMAGED);
+    };
+    // Reserved bits, preprocessing, filtering, compression.
+    match (kind >> 4, kind & 3) {
+        (0 | 1, 0) if data.len() >= sides[0].saturating_mul(sides[1]) => Ok(()),
+        (0 | 1, 1) => lossless::alpha(data, sides).map_err(|_| DAMAGED),
+        _ => Err(DAMAGED),
     }
 }
 
@@ -195,8 +228,18 @@ impl<'a> Container<'a> {
         let (Some(left), Some(top), 24..) = (word(8), word(11), chunk.len()) else {
             return Err(WRONG);
         };
+        // The sides that it states do not count, only their product.
+        let side = |i: usize| u32_le(chunk, i).map(|side| u64::from(side & 0xff_ffff));
+        let sides = [side(14), side(17)].map(|side| side.unwrap_or(0).saturating_add(1));
+        if sides[0].saturating_mul(sides[1]) > u32::MAX.into() {
+            return Err(WRONG);
+        }
         self.at = at.saturating_add(24);
         let mut frame = self.frame()?;
+        // It does not count then, and what is in it is passed over.
+        if frame.image.is_empty() {
+            return Ok(());
+        }
         if self.at > end {
             return Err(WRONG);
         }
@@ -216,7 +259,7 @@ impl<'a> Container<'a> {
         Ok(())
     }
 
-    /// The chunks of one image; ends before a chunk that is of another.
+    /// The chunks of one image, of which there may be none; ends before a chunk that is of another.
     fn frame(&mut self) -> Result<Frame<'a>, &'static str> {
         let (mut image, mut alpha): (&[u8], &[u8]) = (&[], &[]);
         let mut sides = [0; 2];
@@ -249,7 +292,7 @@ impl<'a> Container<'a> {
                 break;
             }
         }
-        if image.is_empty() {
+        if image.is_empty() && !alpha.is_empty() {
             return Err("it has alpha but no image");
         }
         Ok(Frame { place: [0, 0, sides[0], sides[1]], image, alpha })

@@ -81,8 +81,14 @@ impl<'a> Chunks<'a> {
         while chunks.data.is_none() {
             let chunk = chunks.next().ok_or("what follows is not a chunk")?;
             match &chunk.kind {
+                b"IEND" if chunks.size != [0; 2] => {
+                    return Err(chunks.kind().err().unwrap_or("it has no image data"));
+                }
                 b"IEND" => return Err("it has no image data"),
-                b"IDAT" => chunks.data = Some((chunk.at, chunk.len)),
+                // Before a header, Pillow takes it for a chunk that it does not know.
+                b"IDAT" if chunks.kind.is_some() => {
+                    chunks.data = Some((chunk.at, chunk.len));
+                }
                 b"fdAT" => {
                     chunks.frame_data(&chunk)?;
                     let len = chunk.len.checked_sub(4).ok_or(TRUNCATED)?;

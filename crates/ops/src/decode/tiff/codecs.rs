@@ -83,7 +83,8 @@ impl<'a> Codec<'a> {
         }))
     }
 
-    /// Unpacks a strip or tile into `out`, which it must fill.
+    /// Unpacks a strip or tile into `out`, which it must fill. On an error what came before it is there, and
+    /// zeros as they were behind that.
     pub(super) fn unpack(
         &self,
         bytes: &[u8],
@@ -266,6 +267,7 @@ fn deflate(bytes: &[u8], out: &mut [u8]) -> Result<(), &'static str> {
         return Ok(());
     }
     let room = out.len() as u64;
+    out.fill(0);
     let inflated = inflate(&[bytes], &mut Filling { out, filled: 0 }, room);
     match inflated.end {
         End::Full => Ok(()),

@@ -82,6 +82,10 @@ pub(super) mod tag {
         JPEG_AC,
     ];
 
+    /// Those that libtiff must be able to read if they are there, as one number.
+    pub(in super::super) const SINGLE: [u16; 6] =
+        [WIDTH, HEIGHT, ROWS_PER_STRIP, PLANAR, TILE_WIDTH, TILE_HEIGHT];
+
     /// Those of numbers that need not be whole.
     pub(in super::super) const REAL: [u16; 2] = [COEFFICIENTS, REFERENCE];
 }
@@ -93,6 +97,9 @@ pub(super) fn damaged(why: &'static str) -> SampleFault {
 pub(super) fn unsupported(feature: &'static str) -> SampleFault {
     SampleFault::Unsupported { format: "TIFF", feature }
 }
+
+/// What a file says of which libtiff cannot read a tag that it needs.
+pub(super) const WRONG: &str = "a tag of its directory is wrong";
 
 /// What a file says that is cut short.
 pub(super) const SHORT: &str = "it ends before its last row";
@@ -110,8 +117,10 @@ pub(super) struct Directory<'a> {
     pub(super) order: Bytes,
     /// A tag that pixels depend on, of a type that it should not have.
     pub(super) odd: Option<u16>,
-    /// Whether no tag lies past the end of the file.
-    pub(super) is_whole: bool,
+    /// Why libtiff would not take it.
+    pub(super) fault: Option<&'static str>,
+    /// Bytes of the head, the directory and its values; nothing if a tag's type is unknown.
+    pub(super) n_bytes: Option<usize>,
     values: BTreeMap<u16, Vec<u64>>,
     reals: BTreeMap<u16, Vec<f32>>,
     /// Tags of some compressions and colours that have a type that they should not have, and all that are
@@ -128,7 +137,8 @@ impl<'a> Directory<'a> {
         let mut directory = Self {
             order,
             odd: None,
-            is_whole: false,
+            fault: None,
+            n_bytes: None,
             values: BTreeMap::new(),
             reals: BTreeMap::new(),
             strange: Vec::new(),
@@ -138,7 +148,9 @@ impl<'a> Directory<'a> {
         // Lengths of offsets, of the count of tags, of a tag.
         let is_big = bytes.get(2) == Some(&43);
         let lengths = if is_big { [8, 8, 20] } else { [4, 2, 12] };
-        directory.is_whole = directory.read(Reader { bytes, order }, lengths).is_some();
+        if directory.read(Reader { bytes, order }, lengths).is_none() {
+            directory.fault = Some("its directory is cut short");
+        }
         directory
     }
 
@@ -150,18 +162,23 @@ impl<'a> Directory<'a> {
         let at = index(reader.number(word, word)?)?;
         let n_tags = index(reader.number(at, n_count)?)?;
         let first = at.checked_add(n_count)?;
+        let end = first.checked_add(n_tags.checked_mul(n_tag)?);
+        let are_listed = end.is_some_and(|end| end <= reader.bytes.len());
+        let (mut n_apart, mut are_known) = (0_usize, true);
         for i in 0..n_tags {
             let at = first.checked_add(i.checked_mul(n_tag)?)?;
             reader.bytes.get(at..)?.get(..n_tag)?;
             let number = u16::try_from(reader.number(at, 2)?).ok()?;
             let kind = reader.number(at.checked_add(2)?, 2)?;
             let count = index(reader.number(at.checked_add(4)?, word)?)?;
-            let len = match kind {
-                1 | 2 | 6 | 7 => 1,
-                3 | 8 => 2,
-                4 | 9 | 11 | 13 => 4,
-                5 | 10 | 12 | 16 => 8_usize,
-                _ => continue,
+            let is_single = matches!(kind, 1 | 3 | 4 | 6 | 8 | 9 | 16 | 17) && count == 1;
+            if tag::SINGLE.contains(&number) && !is_single {
+                self.fault = Some(WRONG);
+            }
+            let Some(len) = len_of(kind) else {
+                are_known &= matches!(kind, 0 | 17 | 18);
+                self.pass_over(number);
+                continue;
             };
             let here = at.checked_add(4)?.checked_add(word)?;
             let n_bytes = len.saturating_mul(count);
@@ -170,40 +187,75 @@ impl<'a> Directory<'a> {
             } else {
                 index(reader.number(here, word)?)
             };
-            if n_bytes > reader.bytes.len() {
-                self.strange.push(number);
-                continue;
-            }
-            // A value beyond the file ends the directory.
-            let value = reader.bytes.get(place?..)?.get(..n_bytes)?;
-            if number == tag::XMP {
-                self.xmp = value;
-            }
-            if number == tag::JPEG_TABLES {
-                self.jpeg_tables = value;
-            }
-            let is_number = matches!(kind, 1 | 3 | 4 | 13 | 16);
-            if !is_number && tag::ALL.contains(&number) {
-                self.odd = Some(number);
-            }
-            if !is_number && tag::SOME.contains(&number) {
-                self.strange.push(number);
-            }
-            if tag::REAL.contains(&number) && !self.reals.contains_key(&number) {
-                match reader.reals(value, kind) {
-                    Some(reals) => drop(self.reals.insert(number, reals)),
-                    None => self.strange.push(number),
+            if n_bytes > word {
+                // Pillow counts those that it passes over, too.
+                n_apart = n_apart.saturating_add(n_bytes);
+                if n_apart > reader.bytes.len() {
+                    self.pass_over(number);
+                    self.strange.push(number);
+                    continue;
                 }
             }
-            // Tags may overlap: none is taken that nobody asks for.
-            let is_wanted =
-                is_number && (tag::ALL.contains(&number) || tag::SOME.contains(&number));
-            if is_wanted && !value.is_empty() && !self.values.contains_key(&number) {
-                let numbers = value.chunks_exact(len).map(|value| reader.value(value));
-                self.values.insert(number, numbers.collect());
+            // A value beyond the file ends the directory for Pillow. libtiff goes on without it if it can.
+            let value = reader.bytes.get(place?..).and_then(|rest| rest.get(..n_bytes));
+            let Some(value) = value else {
+                return (are_listed && number >= tag::REFERENCE).then_some(());
+            };
+            self.keep(reader, (number, kind, len), value);
+        }
+        let head = if word == 8 { 16 } else { 8 };
+        let listed = end?.checked_sub(at)?.checked_add(word)?.checked_add(head)?;
+        self.n_bytes = listed.checked_add(n_apart).filter(|_| are_known);
+        Some(())
+    }
+
+    /// A tag that Pillow does not take; libtiff refuses the file if it needs it.
+    fn pass_over(&mut self, number: u16) {
+        const NEEDED: [u16; 5] = [
+            tag::BITS,
+            tag::SAMPLE_FORMAT,
+            tag::EXTRA_SAMPLES,
+            tag::STRIP_BYTE_COUNTS,
+            tag::TILE_BYTE_COUNTS,
+        ];
+        if NEEDED.contains(&number) {
+            self.fault = Some(WRONG);
+        }
+    }
+
+    /// Keeps a tag of a type whose values have `len` bytes each.
+    fn keep(
+        &mut self,
+        reader: Reader<'a>,
+        (number, kind, len): (u16, u64, usize),
+        value: &'a [u8],
+    ) {
+        if number == tag::XMP {
+            self.xmp = value;
+        }
+        if number == tag::JPEG_TABLES {
+            self.jpeg_tables = value;
+        }
+        let is_number = matches!(kind, 1 | 3 | 4 | 13 | 16);
+        if !is_number && tag::ALL.contains(&number) {
+            self.odd = Some(number);
+        }
+        if !is_number && tag::SOME.contains(&number) {
+            self.strange.push(number);
+        }
+        if tag::REAL.contains(&number) && !self.reals.contains_key(&number) {
+            match reader.reals(value, kind) {
+                Some(reals) => drop(self.reals.insert(number, reals)),
+                None => self.strange.push(number),
             }
         }
-        Some(())
+        // Tags may overlap: none is taken that nobody asks for.
+        let is_wanted =
+            is_number && (tag::ALL.contains(&number) || tag::SOME.contains(&number));
+        if is_wanted && !value.is_empty() && !self.values.contains_key(&number) {
+            let numbers = value.chunks_exact(len).map(|value| reader.value(value));
+            self.values.insert(number, numbers.collect());
+        }
     }
 
     /// All numbers of a tag.
@@ -239,6 +291,17 @@ impl<'a> Directory<'a> {
             let digit = char::from(*rest.first()?);
             digit.to_digit(10)
         })
+    }
+}
+
+/// Bytes of a value of a type.
+fn len_of(kind: u64) -> Option<usize> {
+    match kind {
+        1 | 2 | 6 | 7 => Some(1),
+        3 | 8 => Some(2),
+        4 | 9 | 11 | 13 => Some(4),
+        5 | 10 | 12 | 16 => Some(8),
+        _ => None,
     }
 }
 

@@ -1,10 +1,12 @@
 //! JPEG-compressed strips and tiles (TIFF Technical Note 2), as libtiff reads them for Pillow.
 //!
 //! Tables lie in a tag of their own, and the colours are those of the directory, not of markers. So a strip
-//! is made into a file of its own, with the marker that says the same, which the fast path for JPEG takes.
-//! What it does not take is refused: a strip that is damaged, arithmetic-coded or progressive.
+//! is made into a file of its own, with the marker that says the same, which the paths for JPEG take: the
+//! fast one, or the one with libjpeg's pixels if its data are damaged. What has another head is refused, and
+//! so is a strip that is arithmetic-coded or progressive.
 
 use bothends_core::sample::{Encoding, Record};
+use memchr::memmem;
 
 use super::super::ImageDecoder;
 use super::super::picture::Picture;
@@ -15,6 +17,7 @@ use crate::jpeg::file::frame::{Frame, Process};
 use crate::jpeg::{Chroma, Decoder, Region};
 
 const SOI: [u8; 2] = [0xff, 0xd8];
+const EOI: [u8; 2] = [0xff, 0xd9];
 
 /// How all strips or tiles of an image are to be decoded.
 #[derive(Debug)]
@@ -97,6 +100,8 @@ impl<'a> Jpeg<'a> {
         }
         let rest = copy_segments(strip, &mut file)?;
         file.extend_from_slice(rest);
+        // libtiff hands this to libjpeg when a strip has ended.
+        file.extend_from_slice(&EOI);
         let record = Record::new(&file, Encoding::Image);
         let picture = Picture::open(record).map_err(in_strip)?;
         let picture = picture.ok_or(damaged("a strip or tile is not a JPEG"))?;
@@ -106,10 +111,38 @@ impl<'a> Jpeg<'a> {
         }
         let mut image = Image::default();
         let mut decoder = ImageDecoder::default();
-        decoder.decode_picture(picture, &mut image).map_err(in_strip)?;
+        let decoded = decoder.decode_picture(picture, &mut image);
+        if let Err(fault) = decoded {
+            let recovered = decoder.recover(record, fault.clone(), &mut image);
+            if recovered.is_err() {
+                let cut = self.cut(&file, rest).ok_or_else(|| in_strip(fault.clone()))?;
+                let record = Record::new(&cut, Encoding::Image);
+                decoder.recover(record, fault, &mut image).map_err(in_strip)?;
+            }
+        }
         let rows = image.pixels().get(..out.len());
         out.copy_from_slice(rows.ok_or(damaged("a strip or tile has too few rows"))?);
         Ok(())
+    }
+
+    /// The file up to the first marker in its only scan, whose header `scan` begins with: libtiff has all
+    /// rows then, and does not mind what is wrong with that marker. Restarts would begin the scan again.
+    fn cut(&self, file: &[u8], scan: &[u8]) -> Option<Vec<u8>> {
+        let header = scan.get(2..4)?.first_chunk().copied()?;
+        let data = usize::from(u16::from_be_bytes(header)).saturating_add(2);
+        let is_only = usize::from(*scan.get(4)?) == self.n_components;
+        let len = scan.len().checked_add(EOI.len())?;
+        let head = file.get(..file.len().checked_sub(len)?)?;
+        if !is_only || memmem::find(head, b"\xff\xdd").is_some() {
+            return None;
+        }
+        let coded = scan.get(data..)?;
+        let n =
+            coded.windows(2).position(|it| it[0] == 0xff && !matches!(it[1], 0 | 0xff));
+        let mut cut = head.to_vec();
+        cut.extend_from_slice(scan.get(..data.checked_add(n?)?)?);
+        cut.extend_from_slice(&EOI);
+        Some(cut)
     }
 
     /// As `JPEGPreDecode` of libtiff, but that nothing may be missing.

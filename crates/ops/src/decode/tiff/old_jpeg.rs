@@ -45,7 +45,9 @@ impl OldJpeg {
             && matches!(one(tag::JPEG_PROCESS), None | Some(1))
             && matches!(one(tag::JPEG_RESTART), None | Some(0));
         let mut named = named;
-        if !is_plain || !directory.is_whole || named.any(|tag| directory.is_strange(tag))
+        if !is_plain
+            || directory.fault.is_some()
+            || named.any(|tag| directory.is_strange(tag))
         {
             return Err(ODD);
         }
