@@ -310,9 +310,10 @@ be_status be_loader_n_classes(const be_loader *loader, size_t *out);
 // The name of a class by its label. Release it with `be_text_release`.
 be_status be_loader_class_name(const be_loader *loader, size_t label, char **out);
 
-// Counters of the epochs that are over, as a JSON object. Release it with
-// `be_text_release`.
-be_status be_loader_stats(const be_loader *loader, char **out);
+// Counters as a JSON object: of the epochs that are over, and the batches that the running one
+// has delivered. Release it with `be_text_release`.
+be_status be_loader_stats(const be_loader *loader,
+                          char **out);
 
 // Ends the current epoch, the devices and the threads, and releases the loader. NULL is
 // ignored. Its batches and epochs may be released later.

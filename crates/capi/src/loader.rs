@@ -181,8 +181,8 @@ pub extern "C" fn be_loader_class_name(
     })
 }
 
-/// Counters of the epochs that are over, as a JSON object. Release it with
-/// `be_text_release`.
+/// Counters as a JSON object: of the epochs that are over, and the batches that the running one
+/// has delivered. Release it with `be_text_release`.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_loader_stats(
     loader: Option<&be_loader>,

@@ -43,12 +43,16 @@ fn words(command: &mut Command) -> Vec<String> {
     output.split_whitespace().map(str::to_owned).collect()
 }
 
+/// The build folder of this profile.
+fn profile() -> PathBuf {
+    std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned()
+}
+
 /// Where the library was installed, by the script that users have.
 fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
-        let exe = std::env::current_exe().unwrap();
-        let profile = exe.ancestors().nth(2).unwrap();
+        let profile = profile();
         let prefix = tmp().join("prefix");
         let mut script = Command::new(root().join("scripts/install-capi"));
         if profile.ends_with("debug") {
@@ -190,6 +194,51 @@ fn the_static_library_is_enough() {
     run(Command::new(program).arg("order").arg(images()));
 }
 
+/// The commands of a page that compile, each on one line, and its programs in C++.
+fn compiling(page: &str) -> (Vec<String>, Vec<String>) {
+    let page = fs::read_to_string(root().join(page)).unwrap().replace("\\\n", "");
+    let commands =
+        page.lines().filter(|line| line.starts_with("cc ") || line.starts_with("c++ "));
+    let programs =
+        page.split("```cpp\n").skip(1).filter_map(|rest| rest.split("```").next());
+    (commands.map(str::to_owned).collect(), programs.map(str::to_owned).collect())
+}
+
+#[test]
+fn what_the_pages_compile_starts_without_further_settings() {
+    if !has(&["cc", "c++", "pkg-config"]) {
+        return;
+    }
+    let folder = tmp().join("pages");
+    fs::create_dir_all(&folder).unwrap();
+    for (page, n_commands) in [("README.md", 1), ("docs/c.md", 3)] {
+        let (commands, programs) = compiling(page);
+        assert_eq!(commands.len(), n_commands, "{page}");
+        if let [program] = &programs[..] {
+            fs::write(folder.join("loop.cpp"), program).unwrap();
+        }
+        for command in commands {
+            let program = folder.join(command.rsplit(' ').next().unwrap());
+            let command =
+                command.replace("crates/", &format!("{}/crates/", root().display()));
+            let mut shell = Command::new("sh");
+            shell.args(["-e", "-c", &command]).current_dir(&folder);
+            run(shell.env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")));
+            let checkpoint = program.with_extension("checkpoint");
+            let _ = fs::remove_file(&checkpoint);
+            let said =
+                run(Command::new(&program).arg(images()).arg(&checkpoint).arg("1"));
+            let is_loop = program.ends_with("loop");
+            let said = String::from_utf8(said.stdout).unwrap();
+            assert_eq!(
+                said,
+                if is_loop { "8 samples\n8 samples\n" } else { "" },
+                "{command}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_cpp_program_can_use_the_header() {
     if !has(&["c++", "cc"]) {
@@ -209,6 +258,9 @@ fn the_shared_library_exports_the_headers_functions_each_with_its_version() {
     let library = prefix().join("lib/libbothends.so");
     let said = words(Command::new("readelf").args(["-d", "-W"]).arg(&library)).join(" ");
     assert!(said.contains("soname: [libbothends.so.0]"), "{said}");
+    let sections = words(Command::new("readelf").args(["-S", "-W"]).arg(&library));
+    let has_symbols = sections.iter().any(|section| section == ".symtab");
+    assert_eq!(has_symbols, profile().ends_with("debug"), "what ships is stripped");
     let mut nm = Command::new("nm");
     nm.args(["-D", "--defined-only", "--format=just-symbols", "--with-symbol-versions"]);
     let exported: BTreeSet<_> = words(nm.arg(&library)).into_iter().collect();
