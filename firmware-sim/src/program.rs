@@ -292,7 +292,7 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
         .context("cannot say where it listens")?;
     let visits = if args.once { Visits::Once } else { Visits::Always };
     let tell = |news: News<'_>| match news {
-        News::Complaint(error) => complain(format_args!("warning: {error}")),
+        News::Complaint { error, .. } => complain(format_args!("warning: {error}")),
         News::Came { .. } | News::Left { .. } | News::TurnedAway { .. } => {}
     };
     door.serve(&server, visits, &stop, &tell)?;

@@ -326,3 +326,38 @@ fn a_result_that_cannot_be_printed_fails_the_command() -> Result<()> {
     }
     Ok(())
 }
+
+/// A log on a full disk, or whose reader has gone, panicked the run at its first note, and an agent at its
+/// first host.
+#[test]
+fn a_log_that_takes_nothing_ends_nothing() -> Result<()> {
+    let full = || std::fs::File::options().write(true).open("/dev/full");
+    let run = |data: &Path, device: &str| -> Result<Command> {
+        let mut command = Command::new(programs::program("bothends")?);
+        command.args(["run", "--recipe", "imagenet-train", "--batch-size", "4"]);
+        command.args(["--side-index", "off", "--csd", device, "--data"]).arg(data);
+        command.stdout(Stdio::null()).stderr(full()?);
+        Ok(command)
+    };
+    // It has a note to say, of a device that is not there.
+    let ended = run(&generated()?, "tcp://127.0.0.1:1")?.status()?;
+    ensure!(ended.code() == Some(0), "{ended}");
+    let ended = run(Path::new("/nonexistent"), "tcp://127.0.0.1:1")?.status()?;
+    ensure!(ended.code() == Some(1), "{ended}");
+
+    let folder = tempfile::tempdir()?;
+    let address = format!("unix://{}", folder.path().join("socket").display());
+    let mut agent = Command::new(programs::program("bothends-agent")?);
+    agent.args(["--listen", &address, "--log", "json", "--once", "--cache", "off"]);
+    agent.arg("--data-root").arg(generated()?);
+    let mut agent = agent.stdout(full()?).stderr(full()?).spawn()?;
+    let listens = || folder.path().join("socket").exists();
+    ensure!(programs::eventually(DEADLINE, listens), "{:?}", agent.try_wait());
+    let ended = run(&generated()?, &address)?.arg("--require-devices").status();
+    let served = programs::eventually(DEADLINE, || !matches!(agent.try_wait(), Ok(None)));
+    let _ = agent.kill();
+    let code = agent.wait()?.code();
+    ensure!(ended?.code() == Some(0), "the agent did not serve it");
+    ensure!(served && code == Some(0), "{code:?}");
+    Ok(())
+}

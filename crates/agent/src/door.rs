@@ -12,9 +12,10 @@
 //! 3. What one connection does or leaves undone changes nothing for another.
 
 mod lobby;
+mod news;
 
 use std::io::ErrorKind;
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -28,12 +29,14 @@ use bothends_csd::listen::{
     Admitted, Ended, Listener, Socket, Terms, admit, serve_connection,
 };
 use bothends_csd::spool::{prepare_directory, remove_directory, serve_directory};
-use bothends_csd::{Address, Busy, CsdError, Security, Serve, Whose};
+use bothends_csd::{Address, Busy, CsdError, Security, Serve};
 
 use crate::costs::Costs;
 use crate::door::lobby::{GLANCE, Lobby, Look, MOST_AT_ONCE, MOST_SILENT};
 use crate::memory::RETRY;
 use crate::server::{Asker, Registry, Server};
+
+pub use news::News;
 
 /// How often a door looks whether it shall close.
 const LOOK: Duration = Duration::from_millis(50);
@@ -48,32 +51,6 @@ pub enum Visits {
     Once,
     /// As many as the device has room for, until it is stopped.
     Always,
-}
-
-/// What a door has to tell of its hosts. They are numbered by their connections, from 1.
-#[derive(Debug)]
-pub enum News<'a> {
-    /// One is admitted, and served from now on.
-    Came {
-        /// Its number.
-        host: u64,
-    },
-    /// It is not served any more.
-    Left {
-        /// Its number.
-        host: u64,
-        /// How long it was served.
-        after: Duration,
-        /// What its latest session was of.
-        whose: Whose,
-    },
-    /// One was told that there is no room.
-    TurnedAway {
-        /// Its number.
-        host: u64,
-    },
-    /// Why one was not, or not any longer, served.
-    Complaint(&'a CsdError),
 }
 
 /// A device as its door sees it: whoever serves the hosts that come in.
@@ -313,7 +290,9 @@ impl Door {
                 (Ok(Some(Ended::HostGone)), Visits::Always) => {}
                 (Err(error @ (CsdError::Place { .. } | CsdError::Foreign { .. })), _)
                 | (Err(error), Visits::Once) => return Err(error),
-                (Err(error), Visits::Always) => tell(News::Complaint(&error)),
+                (Err(error), Visits::Always) => {
+                    tell(News::Complaint { from: None, error: &error });
+                }
             }
         }
         Ok(())
@@ -337,6 +316,12 @@ impl Door {
             },
         }
     }
+}
+
+/// Where the other side of a connection is; `None` of a Unix socket.
+fn far_end(socket: &Socket) -> Option<SocketAddr> {
+    let again = socket.as_fd().try_clone_to_owned().ok()?;
+    TcpStream::from(again).peer_addr().ok()
 }
 
 /// A door at work.
@@ -443,6 +428,7 @@ impl<'a> Reception<'a> {
     fn attend(self, socket: Socket, number: u64, is_admitted: &AtomicBool) {
         let security = self.door.trust.current();
         let refusals = &self.door.refusals;
+        let from = far_end(&socket);
         let admitted = admit(socket, Terms { security: &security, stop: self.stop });
         let host = match admitted.and_then(|host| self.answers(host, is_admitted)) {
             Ok(None) => return,
@@ -451,7 +437,7 @@ impl<'a> Reception<'a> {
             Err(CsdError::LinkLost { .. }) => return,
             Err(error) => {
                 refusals.failed.fetch_add(1, Ordering::Relaxed);
-                return (self.tell)(News::Complaint(&error));
+                return (self.tell)(News::Complaint { from, error: &error });
             }
         };
         let peer = host.peer();
@@ -460,18 +446,18 @@ impl<'a> Reception<'a> {
             let Some(host) = host.take() else { return };
             match guest {
                 Ok(serve) => {
-                    (self.tell)(News::Came { host: number });
+                    (self.tell)(News::Came { host: number, from });
                     let began = Instant::now();
                     if let Err(error) = host.serve(serve, self.stop) {
                         refusals.failed.fetch_add(1, Ordering::Relaxed);
-                        (self.tell)(News::Complaint(&error));
+                        (self.tell)(News::Complaint { from, error: &error });
                     }
                     let (after, whose) = (began.elapsed(), serve.whose());
-                    (self.tell)(News::Left { host: number, after, whose });
+                    (self.tell)(News::Left { host: number, from, after, whose });
                 }
                 Err(busy) => {
                     refusals.busy.fetch_add(1, Ordering::Relaxed);
-                    (self.tell)(News::TurnedAway { host: number });
+                    (self.tell)(News::TurnedAway { host: number, from });
                     host.turn_away(busy);
                 }
             }

@@ -4,8 +4,6 @@
 //! `bothends` has the program. Exit status: 0 after an
 //! orderly end, 1 when it cannot serve, 2 for bad arguments.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the entry point")]
-
 mod announce;
 mod calibrate;
 mod log;
@@ -217,7 +215,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     match done {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            log::put(&format!("error: {error:#}"));
             1
         }
     }
@@ -225,7 +223,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
 
 fn keygen(file: &Path) -> Result<()> {
     Key::generate(file)?;
-    println!("made the key file {}; copy it to each host", file.display());
+    log::print(&format!("made the key file {}; copy it to each host", file.display()));
     Ok(())
 }
 
@@ -261,7 +259,7 @@ fn run(args: &Args) -> Result<()> {
             Server::start(config, store, NoCosts)
         }
     };
-    let server = server.context("cannot start a thread")?;
+    let server = server.context(NO_THREAD)?;
     let server = server.with_memory(args.memory).with_sessions(args.sessions);
     let server = server.with_pixels(args.max_pixels);
     let server = server.with_results(args.result_cache, args.share_results.into());
@@ -269,6 +267,9 @@ fn run(args: &Args) -> Result<()> {
     let reload = Reload::new(proofs, trusts, signals);
     serve(args, &Arc::new(server), (doors, scrape), reload)
 }
+
+/// What helps where the system starts no thread.
+const NO_THREAD: &str = "cannot start a thread; is the limit on threads reached (ulimit -u, or pids.max of a container)?";
 
 /// Where the data are.
 #[derive(Debug)]
@@ -301,15 +302,15 @@ fn serve(
     reload: Reload,
 ) -> Result<()> {
     let stop = Arc::clone(&reload.stop);
-    stop::in_time(&stop).context("cannot start a thread")?;
+    stop::in_time(&stop).context(NO_THREAD)?;
     let scrape = scrape.map(|bound| metrics::start(bound, server, &doors)).transpose()?;
     if let Some(scrape) = &scrape {
         args.log.note(&format!("metrics: http://{}/metrics", scrape.address()));
     }
     announce::start(args, &doors, &stop)?;
-    let reloading = reload.start(args.log).context("cannot start a thread")?;
+    let reloading = reload.start(args.log).context(NO_THREAD)?;
     for door in &doors {
-        println!("listening on {}", door.address());
+        log::print(&format!("listening on {}", door.address()));
     }
     let served = serve_at(&doors, server, args, &stop);
     // With `--once` nobody else has set it.
@@ -350,7 +351,7 @@ fn serve_at(
             })
             .collect();
         for thread in threads {
-            let served = thread.context("cannot start a thread")?.join();
+            let served = thread.context(NO_THREAD)?.join();
             served.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
         Ok(())

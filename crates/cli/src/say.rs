@@ -1,6 +1,5 @@
 //! What the program prints: results on standard output, everything else on standard error.
 //! The only module that writes to either. Colours are `paint.rs`'s.
-#![allow(clippy::print_stderr, reason = "this is the command line")]
 
 mod paint;
 
@@ -90,7 +89,7 @@ pub(crate) fn usage(rendered: &clap::builder::StyledStr) {
         true => rendered.ansi().to_string(),
         false => rendered.to_string(),
     };
-    eprintln!("{}", text.trim_end());
+    tell(text.trim_end());
 }
 
 /// Text for another program, a shell say, as it is.
@@ -108,19 +107,25 @@ pub(crate) fn is_all_written() -> bool {
 /// One line about what is going on; not with `--quiet`.
 pub(crate) fn note(text: &str) {
     if talk() != Talk::Quiet {
-        eprintln!("{}", tame(text));
+        tell(&tame(text));
     }
 }
 
 /// How the program ended where that is no error: said in any case.
 pub(crate) fn ending(text: &str) {
-    eprintln!("{}", tame(text));
+    tell(&tame(text));
 }
 
 /// The one line of a failed command.
 pub(crate) fn error(text: &str) {
     let label = Paint::Red.over("error:", stderr().is_terminal());
-    eprintln!("{label} {}", tame(&text.replace('\n', "\\n")));
+    tell(&format!("{label} {}", tame(&text.replace('\n', "\\n"))));
+}
+
+/// A line on standard error. What cannot be said, because the log is on a full disk or its reader has gone,
+/// ends no run.
+fn tell(line: &str) {
+    let _ = stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
 /// How wide a line of progress on standard error may be.

@@ -49,7 +49,7 @@ pub(super) fn start(args: &Args, doors: &[Door], stop: &Arc<AtomicBool>) -> Resu
         };
         let named = std::thread::Builder::new().name("be-announce".to_owned());
         let begun = named.spawn(move || announces.run());
-        begun.context("cannot start a thread")?;
+        begun.context(super::NO_THREAD)?;
     }
     Ok(())
 }

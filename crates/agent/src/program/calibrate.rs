@@ -15,6 +15,8 @@ use anyhow::{Context, Result, ensure};
 use bothends_core::sample::{Encoding, Record};
 use bothends_ops::image::Image;
 
+use super::log;
+
 /// Rounds of each measurement.
 const ROUNDS: usize = 5;
 /// Most files that are looked at.
@@ -106,8 +108,9 @@ pub(super) fn calibrate(root: &Path, file: &Path) -> Result<()> {
     };
     made.write_all(measured.preset(name).as_bytes())
         .with_context(|| format!("cannot write {}", file.display()))?;
-    println!("{}", measured.words());
-    println!("made {}; what it calls uncalibrated was not measured", file.display());
+    log::print(&measured.words());
+    let made = file.display();
+    log::print(&format!("made {made}; what it calls uncalibrated was not measured"));
     Ok(())
 }
 

@@ -1,6 +1,8 @@
 //! What the program says while it serves: one line each on standard error, for people or machines.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bothends_csd::{Address, RunId, Whose};
@@ -32,17 +34,28 @@ impl Form {
     /// look for them: a person sees them in the metrics, and is told of complaints.
     pub(super) fn tell(self, news: &News<'_>, door: &Address) {
         match news {
-            News::Complaint(error) => self.warn(&error.to_string()),
+            News::Complaint { from, error } => {
+                put(&self.complaint(now_s(), *from, &error.to_string()));
+            }
             News::Came { .. } | News::Left { .. } | News::TurnedAway { .. } => {
                 if self == Self::Json {
-                    eprintln!("{}", event(now_s(), news, door));
+                    put(&event(now_s(), news, door));
                 }
             }
         }
     }
 
     fn say(self, level: &str, message: &str) {
-        eprintln!("{}", self.line(now_s(), level, message));
+        put(&self.line(now_s(), level, message));
+    }
+
+    /// A warning about whoever connected from there.
+    fn complaint(self, time_s: f64, from: Option<SocketAddr>, message: &str) -> String {
+        let message = match from {
+            Some(from) => format!("{from}: {message}"),
+            None => message.to_owned(),
+        };
+        self.line(time_s, "warning", &message)
     }
 
     fn line(self, time_s: f64, level: &str, message: &str) -> String {
@@ -58,6 +71,17 @@ impl Form {
     }
 }
 
+/// A line on standard error. What cannot be said, because the log is on a full disk or its reader has gone,
+/// keeps nobody from being served.
+pub(super) fn put(line: &str) {
+    let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
+}
+
+/// The same on standard output.
+pub(super) fn print(line: &str) {
+    let _ = io::stdout().lock().write_all(format!("{line}\n").as_bytes());
+}
+
 /// Seconds since 1970.
 fn now_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
@@ -66,16 +90,19 @@ fn now_s() -> f64 {
 /// A line about a host, with its number and the door's address as fields of their own.
 fn event(time_s: f64, news: &News<'_>, door: &Address) -> String {
     let nobody = Whose::default();
-    let (event, host, words, served) = match news {
-        News::Came { host } => ("host_came", *host, "came to", None),
-        News::Left { host, after, .. } => ("host_left", *host, "has left", Some(*after)),
-        News::TurnedAway { host } => {
-            ("host_turned_away", *host, "found no room at", None)
+    let (event, host, from, words, served) = match news {
+        News::Came { host, from } => ("host_came", *host, *from, "came to", None),
+        News::Left { host, from, after, .. } => {
+            ("host_left", *host, *from, "has left", Some(*after))
         }
-        News::Complaint(error) => {
-            return Form::Json.line(time_s, "warning", &error.to_string());
+        News::TurnedAway { host, from } => {
+            ("host_turned_away", *host, *from, "found no room at", None)
+        }
+        News::Complaint { from, error } => {
+            return Form::Json.complaint(time_s, *from, &error.to_string());
         }
     };
+    let from = from.map(|from| from.to_string());
     let served = served.map_or_else(String::new, |after| {
         format!(",\"served_seconds\":{:.3}", after.as_secs_f64())
     });
@@ -85,10 +112,11 @@ fn event(time_s: f64, news: &News<'_>, door: &Address) -> String {
     };
     let run = named("run", whose.run.as_ref().map(RunId::as_str));
     let job = named("job", whose.job.as_deref());
+    let from = named("from", from.as_deref());
     let door = escaped(&door.to_string());
     format!(
         "{{\"time\":{time_s:.3},\"level\":\"note\",\"event\":\"{event}\",\"host\":{host},\
-         \"address\":\"{door}\"{served}{run}{job},\"message\":\"host {host} {words} {door}\"}}"
+         \"address\":\"{door}\"{from}{served}{run}{job},\"message\":\"host {host} {words} {door}\"}}"
     )
 }
 
@@ -109,6 +137,8 @@ fn escaped(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
+    use bothends_csd::CsdError;
+
     use super::*;
 
     #[test]
@@ -116,12 +146,12 @@ mod tests {
         let door: Address = "unix:///run/a\"b".parse().unwrap();
         let said = |news: News<'_>| event(12.5, &news, &door);
         assert_eq!(
-            said(News::Came { host: 3 }),
+            said(News::Came { host: 3, from: None }),
             r#"{"time":12.500,"level":"note","event":"host_came","host":3,"address":"unix:///run/a\"b","message":"host 3 came to unix:///run/a\"b"}"#
         );
         let whose = Whose { run: RunId::like("4711"), job: Some("vit".to_owned()) };
-        let left =
-            said(News::Left { host: 3, after: Duration::from_millis(1500), whose });
+        let (from, after) = (None, Duration::from_millis(1500));
+        let left = said(News::Left { host: 3, from, after, whose });
         assert!(left.contains(r#""event":"host_left","host":3,"#), "{left}");
         assert!(
             left.contains(
@@ -129,8 +159,29 @@ mod tests {
             ),
             "{left}"
         );
-        let busy = said(News::TurnedAway { host: 4 });
+        let from = Some(([10, 1, 2, 3], 41_000).into());
+        let busy = said(News::TurnedAway { host: 4, from });
         assert!(busy.contains(r#""event":"host_turned_away","host":4,"#), "{busy}");
+        assert!(busy.contains(r#"a\"b","from":"10.1.2.3:41000","message""#), "{busy}");
+    }
+
+    /// Which of a hundred machines has the wrong key?
+    #[test]
+    fn a_complaint_says_whom_it_is_about() {
+        let error = CsdError::LinkLost {
+            doing: "knock",
+            source: io::ErrorKind::BrokenPipe.into(),
+        };
+        let from = Some(([10, 1, 2, 3], 41_000).into());
+        let door: Address = "tcp://127.0.0.1:1".parse().unwrap();
+        let line = event(12.5, &News::Complaint { from, error: &error }, &door);
+        let about = r#""level":"warning","message":"10.1.2.3:41000: "#;
+        assert!(line.contains(about), "{line}");
+        assert_eq!(
+            Form::Text.complaint(12.5, from, "why"),
+            "warning: 10.1.2.3:41000: why"
+        );
+        assert_eq!(Form::Text.complaint(12.5, None, "why"), "warning: why");
     }
 
     #[test]
