@@ -47,6 +47,8 @@ pub struct Metrics {
     before: Counted,
     now: Counted,
     latency: [Histogram; 2],
+    n_rescued: u64,
+    n_lost: u64,
     /// When each open claim was made.
     claims: BTreeMap<(Option<u16>, u32), f64>,
     queue: Queue,
@@ -80,6 +82,8 @@ impl Metrics {
     pub fn moment(&mut self, moment: &Moment) {
         let side = usize::from(moment.device.is_some());
         let key = (moment.device, moment.batch);
+        self.n_rescued += u64::from(moment.what == What::Rescued);
+        self.n_lost += u64::from(moment.what == What::Lost);
         match moment.what {
             What::Claimed | What::Rescued => {
                 self.claims.insert(key, moment.t_s);
@@ -149,6 +153,21 @@ impl Metrics {
             "Seconds in which the accelerator computed (0 with the accelerator host).";
         text.family("accelerator_busy_seconds_total", "counter", help);
         text.sample("accelerator_busy_seconds_total", &[], busy_s);
+        for (name, help, n) in [
+            (
+                "rescued_batches_total",
+                "Batches of devices that the host began to make again.",
+                self.n_rescued,
+            ),
+            (
+                "lost_batches_total",
+                "Batches that failed at a device or were lost with it.",
+                self.n_lost,
+            ),
+        ] {
+            text.family(name, "counter", help);
+            text.sample(name, &[], count(n));
+        }
         if !self.bytes.is_empty() {
             text.family("bytes_total", "counter", "Bytes moved, by their way.");
         }
@@ -348,6 +367,8 @@ mod tests {
             ("batch_latency_seconds_count{side=\"back\",", 5.0),
             ("queue_depth{stage=\"back_waiting\",", 0.0),
             ("epoch_delivered{", 40.0),
+            ("rescued_batches_total{", 1.0),
+            ("lost_batches_total{", 0.0),
             ("energy_joules_total{domain=\"memory\",source=\"modelled\",", 21.25),
             ("energy_joules_total{domain=\"package\",source=\"measured\",", 412.0),
         ] {

@@ -8,7 +8,7 @@
 mod ask;
 mod text;
 
-use std::io::{ErrorKind, Read, Result, Write};
+use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,16 +38,33 @@ pub struct Scrape {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The addresses that `HOST:PORT` means; without a host, this machine alone can reach it. `None`
-/// for what is no such address.
-#[must_use]
-pub fn parse(address: &str) -> Option<Vec<SocketAddr>> {
+/// The addresses that `HOST:PORT` means; without a host, this machine alone can reach it.
+///
+/// # Errors
+/// Its form is another ([`ErrorKind::InvalidInput`]), or the host cannot be looked up. The error says what
+/// to give instead.
+pub fn parse(address: &str) -> Result<Vec<SocketAddr>> {
+    let port = address.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    if !matches!(port, Some(Ok(_))) {
+        let why = "give HOST:PORT, or :PORT for this machine alone";
+        return Err(Error::new(ErrorKind::InvalidInput, why));
+    }
     let with_host = match address.strip_prefix(':') {
         Some(port) => format!("127.0.0.1:{port}"),
         None => address.to_owned(),
     };
-    let found = with_host.to_socket_addrs().map(Vec::from_iter).unwrap_or_default();
-    (!found.is_empty()).then_some(found)
+    let unknown = |why: String| {
+        let why = format!("{why}; give a name or an address of this machine");
+        Error::new(ErrorKind::NotFound, why)
+    };
+    let found: Vec<_> = with_host
+        .to_socket_addrs()
+        .map_err(|e| unknown(format!("the host cannot be looked up ({e})")))?
+        .collect();
+    match found.is_empty() {
+        true => Err(unknown("the host has no address".to_owned())),
+        false => Ok(found),
+    }
 }
 
 /// An address at which nobody answers yet: for a program that may open no socket once it serves.
@@ -231,7 +248,14 @@ mod tests {
         assert!(loopback.iter().all(|at| at.ip().is_loopback() && at.port() == 9100));
         assert_eq!(parse("0.0.0.0:9100").unwrap()[0].to_string(), "0.0.0.0:9100");
         for wrong in ["", "9100", "localhost", ":x", ":70000"] {
-            assert!(parse(wrong).is_none(), "{wrong}");
+            assert_eq!(
+                parse(wrong).unwrap_err().kind(),
+                ErrorKind::InvalidInput,
+                "{wrong}"
+            );
         }
+        // The form is right: to be told to give HOST:PORT would help nobody.
+        let unknown = parse("no such host:9100").unwrap_err().to_string();
+        assert!(unknown.starts_with("the host cannot be looked up ("), "{unknown}");
     }
 }

@@ -15,9 +15,8 @@ use crate::server::{Counts, JobCounts, RunCounts, Server};
 
 /// The address where it will answer.
 pub(super) fn bind(address: &str) -> Result<Bound> {
-    let addresses = bothends_scrape::parse(address).with_context(|| {
-        format!("`--metrics {address}`: give HOST:PORT, or :PORT for this machine alone")
-    })?;
+    let addresses = bothends_scrape::parse(address);
+    let addresses = addresses.with_context(|| format!("`--metrics {address}`"))?;
     Bound::at(&addresses).with_context(|| {
         format!("cannot listen on `--metrics {address}`; is the port free?")
     })

@@ -23,11 +23,8 @@ pub(crate) struct MetricsServer {
 impl MetricsServer {
     /// Listens, and says where.
     pub(crate) fn start(address: &str, rank: u32, run: &str) -> Result<Self, Failed> {
-        let addresses = bothends_scrape::parse(address).ok_or_else(|| {
-            wrong(format!(
-                "`--metrics {address}`: give HOST:PORT, or :PORT for this machine alone"
-            ))
-        })?;
+        let addresses = bothends_scrape::parse(address)
+            .map_err(|why| wrong(format!("`--metrics {address}`: {why}")))?;
         let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), rank, run);
         let metrics = Arc::new(Mutex::new(metrics));
         let asked = Arc::clone(&metrics);
