@@ -46,11 +46,23 @@
 //! `examples/` in this crate is a course in five small programs. The layers below, such as epochs
 //! without a loader, are in `bothends_runtime`; this crate contains no code.
 
-pub use bothends_core::{digest, ids, objective, plan, recipe, select, tensor};
+// Whatever a signature or a public field of these types names is here too: an embedder depends on no
+// other crate of ours. `tests/embedding.rs` says it all by name.
+pub use bothends_core::{digest, ids, objective, order, plan, recipe, select, tensor};
 pub use bothends_runtime::{
-    Audits, BadPolicy, Batch, Card, ConsumerStream, Damaged, DamagedSample, Deal, Dealt,
-    Deliver, DeviceSpec, DeviceStats, Driver, GpuBatch, GpuDeal, GpuError, GpuPath,
-    GpuPolled, GpuTarget, Loader, LoaderStats, Mixed, Notes, PageCacheUse, PathReport,
-    Polled, RankConfig, Ranks, ReadConfig, ReaderKind, Row, RunConfig, RuntimeError,
-    SideIndexUse, Skipped, Stall, options, options_among,
+    Audits, BadPolicy, Batch, BlockCacheStats, CacheSize, Card, Consumer, ConsumerStream,
+    Damaged, DamagedSample, Deal, Dealt, DecompressingWatch, Deliver, DeviceSpec,
+    DeviceStats, Driver, ErrorKind, FetchBounds, FetchWaits, Fetches, FieldColumn,
+    FieldKind, GpuBatch, GpuDeal, GpuError, GpuPath, GpuPolled, GpuTarget, Gpus,
+    Insecure, JobTerms, JoinLabels, Loader, LoaderStats, MemoryBudget, MixStop, Mixed,
+    MixedData, MixedSource, Notes, Number, Objects, PageCacheUse, PathReport, Polled,
+    RankConfig, Ranks, ReadConfig, ReaderKind, RecordCacheUse, Records, Redecode,
+    Redecoder, Replacement, Row, RunConfig, RuntimeError, Share, SideIndexStats,
+    SideIndexUse, Skipped, SourceSamples, Sources, Stall, Step, Supplied, SuppliedFile,
+    TlsFiles, Unread, Usage, options, options_among,
 };
+
+/// The page that the registry shows; its program is tested with those above.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Page;

@@ -201,7 +201,8 @@ impl Batch {
         &self.view_bytes
     }
 
-    /// All rows' bytes, one after the other.
+    /// All rows' bytes, one after the other, in the machine's byte order. The first is at a multiple of 4096, so
+    /// they may be taken for a slice of the elements.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         let own = self.row_starts().and_then(|starts| starts.last().copied());

@@ -136,7 +136,8 @@ impl Deal {
         }
     }
 
-    /// The next batch of `consumer` (from 0), waiting for it no longer than `patience`.
+    /// The next batch of `consumer` (from 0), waiting for it no longer than `patience`; without end for
+    /// [`Duration::MAX`].
     ///
     /// # Errors
     /// [`RuntimeError::Superseded`] and [`RuntimeError::Closed`] where the loader has left the
@@ -212,7 +213,7 @@ impl Deal {
         book: impl Fn(&mut Table, &Batch),
     ) -> Result<Polled, RuntimeError> {
         self.home.check()?;
-        let deadline = Instant::now() + asks.patience();
+        let began = Instant::now();
         let own = consumer as usize;
         let mut table = self.table();
         let mut has_looked = false;
@@ -237,7 +238,7 @@ impl Deal {
                     return Err(RuntimeError::EndedByError { consumer });
                 }
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = asks.patience().saturating_sub(began.elapsed());
             // Whoever has no patience gets what is there.
             if left.is_zero() && has_looked {
                 return Ok(Polled::Pending);
@@ -475,5 +476,12 @@ mod tests {
         let told = deal.poll(1, Duration::from_secs(60));
         assert!(matches!(told, Err(RuntimeError::EndedByError { consumer: 0 })));
         assert!(deal.close(Cancelled::Closed).is_none());
+    }
+    #[test]
+    fn a_consumer_may_have_patience_without_end() {
+        let deal = fetched_by_another();
+        deal.cancel();
+        let told = deal.poll(1, Duration::MAX);
+        assert!(matches!(told, Ok(Polled::End)));
     }
 }

@@ -83,11 +83,11 @@ impl GpuDeal {
         patience: Duration,
     ) -> Result<GpuPolled, RuntimeError> {
         self.deal.check()?;
-        let deadline = Instant::now() + patience;
+        let began = Instant::now();
         let mut seat = self.seat(consumer);
         loop {
             self.feed.poll().inspect_err(|_| self.deal.fail(consumer))?;
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = patience.saturating_sub(began.elapsed());
             match mem::take(&mut seat.next) {
                 Next::Failed(error) => return Err(error),
                 Next::Uploaded(batch) => {
