@@ -185,6 +185,38 @@ fn a_state_that_cannot_be_written_meanwhile_is_noted() -> Result<()> {
     Ok(())
 }
 
+/// Nor at the end of an epoch: that was the end of the run, and of its results.
+#[test]
+fn a_state_that_cannot_be_written_between_epochs_ends_no_run() -> Result<()> {
+    let mut host = Host::start(&["--accelerator", "sim:400", "--epochs", "3"], &[])?;
+    host.has_delivered(1)?;
+    std::fs::create_dir(host.path("state"))?;
+    let ended = host.end()?;
+    let words = host.words();
+    ensure!(ended.code() == Some(1), "{ended}: {words}");
+    for words_once in ["; the run continues", "error: cannot write the checkpoint"] {
+        ensure!(words.matches(words_once).count() == 1, "{words_once}: {words}");
+    }
+    let result = std::fs::read_to_string(host.path("result.json"))?;
+    let result: Value = serde_json::from_str(&result)?;
+    ensure!(result["epochs"].as_array().is_some_and(|it| it.len() == 3), "{result}");
+    Ok(())
+}
+
+#[test]
+fn a_result_that_cannot_be_written_keeps_no_other_from_it() -> Result<()> {
+    let mut host = Host::start(&["--accelerator", "sim:400"], &[])?;
+    host.has_delivered(1)?;
+    std::fs::create_dir(host.path("result.json"))?;
+    let ended = host.end()?;
+    let words = host.words();
+    ensure!(ended.code() == Some(1), "{ended}: {words}");
+    ensure!(words.matches("error: cannot write ").count() == 1, "{words}");
+    let events = std::fs::read_to_string(host.path("events"))?;
+    ensure!(events.contains(r#"{"line":"run","#), "the events were not ended: {words}");
+    Ok(())
+}
+
 /// Nor is a full disk, or whatever else keeps a result from being written.
 #[test]
 fn a_result_that_cannot_be_written_is_named_and_the_signal_has_the_status() -> Result<()>

@@ -14,6 +14,7 @@ mod file;
 mod flags;
 mod say;
 mod signals;
+mod surroundings;
 mod typed;
 mod watch;
 

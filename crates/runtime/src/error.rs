@@ -7,6 +7,7 @@ use std::time::Duration;
 use bothends_core::ids::SampleId;
 use bothends_core::one_line_by;
 use bothends_core::setting::{Names, NamesSettings, Setting, advice};
+use bothends_figures::RunResult;
 use bothends_gpu::GpuError;
 use nix::errno::Errno;
 
@@ -229,6 +230,14 @@ pub enum RuntimeError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The run is over, and its last state cannot be saved.
+    #[error("the run is over, and its last state was not kept")]
+    Unsaved {
+        /// What the run came to.
+        result: Box<RunResult>,
+        /// Why it cannot be saved.
+        source: Box<Self>,
+    },
     /// Resuming is not possible as asked.
     #[error("cannot resume: {why}")]
     CannotResume {
@@ -290,9 +299,10 @@ impl RuntimeError {
             Self::Starved { .. } => ErrorKind::Starved,
             Self::EndedByError { .. } => ErrorKind::Ended,
             Self::Forked { .. } => ErrorKind::Forked,
-            Self::Resume(_) | Self::CannotResume { .. } | Self::Checkpoint { .. } => {
-                ErrorKind::State
-            }
+            Self::Resume(_)
+            | Self::CannotResume { .. }
+            | Self::Checkpoint { .. }
+            | Self::Unsaved { .. } => ErrorKind::State,
             Self::Slots(_)
             | Self::Energy(_)
             | Self::Spawning { .. }
@@ -321,6 +331,21 @@ fn gpu_remedy(why: &GpuError) -> &'static str {
     } else {
         "start a new process and continue from the last state"
     }
+}
+
+/// A thread that the system does not start, with what helps.
+pub(crate) fn no_thread(thread: &'static str, source: std::io::Error) -> RuntimeError {
+    let source = match source.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EAGAIN) => {
+            let why = format!(
+                "{source}; raise the limit on threads (ulimit -u, or pids.max of a container), \
+                 or use fewer workers"
+            );
+            std::io::Error::new(source.kind(), why)
+        }
+        Some(_) | None => source,
+    };
+    RuntimeError::Spawning { thread, source }
 }
 
 /// What helps a machine that fails to read.
@@ -402,5 +427,20 @@ impl NamesSettings for RuntimeError {
             ),
             other => other.to_string(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_the_system_does_not_start_has_a_remedy() {
+        let source = std::io::Error::from_raw_os_error(Errno::EAGAIN as i32);
+        let line = one_line_with(&no_thread("reader", source), Setting::key);
+        assert!(line.starts_with("cannot start thread `reader`: "), "{line}");
+        assert!(line.contains("(os error 11); raise the limit on threads"), "{line}");
+        let other = no_thread("reader", std::io::Error::from_raw_os_error(1));
+        assert!(!one_line_with(&other, Setting::key).contains("raise"));
     }
 }

@@ -186,14 +186,15 @@ pub(crate) fn show<R: Serialize>(
     what: &str,
     table: &str,
 ) -> Result<(), Failed> {
-    if let Some(path) = json {
-        file::write(path, &serde_json::to_string_pretty(measured)?)?;
-    }
+    // Said first: what was measured is not lost with a file that cannot be written.
     if json != Some(Path::new("-")) {
         let Measured { version, date, machine, kernels, data, .. } = measured;
         say::text(&format!("bothends {version} {what}, {date}, measured on {machine}"));
         say::text(&format!("kernels here: {}; data: {data}", kernels.join(", ")));
         say::text(table.trim_end());
+    }
+    if let Some(path) = json {
+        file::write(path, &serde_json::to_string_pretty(measured)?)?;
     }
     Ok(())
 }

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use bothends_runtime::{
     AccelConfig, DeviceSpec, GpuFound, Gpus, Load, LoadWatch, Machine, Measured,
-    Observer, PageCacheUse, RunConfig, Runtime, RuntimeError, SideIndexUse, is_url,
-    measure_accelerator,
+    Observer, PageCacheUse, Ranks, RunConfig, Runtime, RuntimeError, Share, SideIndexUse,
+    is_url, measure_accelerator,
 };
 use bothends_simulate::Power;
 use bothends_simulate::diagnosis::Throughput;
@@ -35,7 +35,7 @@ use crate::failed::{Failed, wrong};
 use crate::typed::{check_has_devices, recipe};
 use crate::watch::bar::Bar;
 use crate::watch::date::now;
-use crate::{energy, file, say};
+use crate::{energy, file, say, surroundings};
 
 /// How long each part of the job is measured.
 const LASTING: Duration = Duration::from_secs(2);
@@ -406,10 +406,19 @@ fn machine(data: Option<&Path>) -> MachineFindings {
     let cpu_limit = fs::read_to_string("/sys/fs/cgroup/cpu.max").ok();
     MachineFindings {
         found: Machine::read(),
-        cpu_limit: cpu_limit.map(|limit| limit.trim().to_owned()),
+        available_bytes: Share::here(Ranks::ALONE).memory_bytes(),
+        cpu_limit: cpu_limit.as_deref().and_then(cpus),
+        cache: surroundings::cache(SideIndexUse::Auto),
         energy: energy::here(),
         gpu: Some(GpuFound::look(&Gpus::Installed, 0, data)),
     }
+}
+
+/// The limit that cgroups v2 write as microseconds of CPU time in so many (`cpu.max`), in CPUs; `None` of none.
+fn cpus(limit: &str) -> Option<String> {
+    let (quota, period) = limit.trim().split_once(' ')?;
+    let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
+    (period > 0.0).then(|| format!("{:.2} CPUs (control group)", quota / period))
 }
 
 /// Measures one device without the host; a rate given as a part of the host's is taken of the
@@ -461,6 +470,13 @@ fn device(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_is_told_in_cpus_and_none_is_not() {
+        let half = cpus("50000 100000\n");
+        assert_eq!(half.as_deref(), Some("0.50 CPUs (control group)"));
+        assert_eq!(cpus("max 100000\n"), None);
+    }
 
     fn found(csd: &str, preset: Option<&str>, rate: f64) -> DeviceFinding {
         DeviceFinding {

@@ -24,7 +24,7 @@ use crate::watch::events::EventFile;
 use crate::watch::metrics::MetricsServer;
 use crate::watch::otlp::OtlpTrace;
 use crate::watch::recorder::{Keep, Recorder, header};
-use crate::{energy, file, say, typed};
+use crate::{energy, file, say, surroundings, typed};
 
 const MIB: usize = 1 << 20;
 
@@ -46,8 +46,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
     let header = header("bothends run", &config, &how);
     let signals = Received::watch(how.stop.clone())?;
     let mut loader = Loader::over(Runtime::open(config)?);
-    let pages = show.report.iter().chain(&show.trace);
-    for path in pages.filter(|path| *path != Path::new("-")) {
+    let ranks = surroundings::ranks(*world, |name| std::env::var(name).ok());
+    for note in surroundings::cache(args.host.side_index).into_iter().chain(ranks) {
+        say::note(&format!("note: {note}"));
+    }
+    let results = show.json.iter().chain(&show.report).chain(&show.trace);
+    for path in results.filter(|path| *path != Path::new("-")) {
         file::check_writable(path)?;
     }
     let metrics = show.metrics.as_deref();
@@ -72,13 +76,25 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
     };
     let driven = drive(&mut loader, &how, &mut watch);
     watch.bar.clear();
+    let (driven, lost) = match driven {
+        Err(RuntimeError::Unsaved { result, source }) => (Ok(*result), Some(*source)),
+        driven => (driven, None),
+    };
     match (driven, signals.first()) {
-        (Ok(result), None) => show_result(args, watch, header, &result),
+        (Ok(result), None) => {
+            let shown = show_result(args, watch, header, &result);
+            end_with([shown.err(), lost.map(Failed::from)].into_iter().flatten())
+        }
         // It ends by the signal, whatever could be kept of it.
         (Ok(result), Some(signal)) => {
             let shown = show_result(args, watch, header, &result);
             say_failed(shown.err())?;
-            Err(Failed::Stopped { signal, where_to: stopped(args, &result) })
+            let where_to = match &lost {
+                None => stopped(args, &result),
+                Some(_) => unsaved(args),
+            };
+            say_failed(lost.map(Failed::from))?;
+            Err(Failed::Stopped { signal, where_to })
         }
         (Err(error @ RuntimeError::Checkpoint { .. }), Some(signal)) => {
             say_failed(Some(error.into()))?;
@@ -102,7 +118,8 @@ fn check_places(args: &RunArgs) -> Result<(), Failed> {
     file::check_distinct(&named.map(|(flag, path)| (flag, path.as_deref())))
 }
 
-/// Writes the results where they were asked for.
+/// Writes the results where they were asked for. One that cannot be written keeps none of the others
+/// from being written.
 fn show_result(
     args: &RunArgs,
     watch: Watch,
@@ -110,22 +127,24 @@ fn show_result(
     result: &RunResult,
 ) -> Result<(), Failed> {
     let show = &args.show;
+    let mut failed = Vec::new();
+    let mut keep = |written: Result<(), Failed>| failed.extend(written.err());
     if let Some(path) = &show.json {
-        file::write(path, &serde_json::to_string_pretty(result)?)?;
+        keep(file::write(path, &serde_json::to_string_pretty(result)?));
     }
     if let Some(events) = watch.events {
-        events.end(result)?;
+        keep(events.end(result));
     }
     if let Some(otlp) = watch.otlp {
-        otlp.end()?;
+        keep(otlp.end());
     }
     let recording = watch.recorder.recording(header, result);
     let input = ReportInput::from(&recording);
     if let Some(path) = &show.report {
-        file::write(path, &bothends_report::html(&input))?;
+        keep(file::write(path, &bothends_report::html(&input)));
     }
     if let Some(path) = &show.trace {
-        file::write(path, &bothends_report::trace(&recording)?)?;
+        keep(file::write(path, &bothends_report::trace(&recording)?));
     }
     if show.json.as_deref() != Some(Path::new("-")) {
         say::text(&bothends_report::table(&input));
@@ -134,10 +153,19 @@ fn show_result(
         }
         say::text(&energy::line(&result.energy));
     }
-    Ok(())
+    end_with(failed.into_iter())
 }
 
-/// Says what failed in a run that a signal ended; what makes no sense is passed on.
+/// Says all but the last of what failed, which is how the command ends.
+fn end_with(failed: impl Iterator<Item = Failed>) -> Result<(), Failed> {
+    let mut last = None;
+    for failed in failed {
+        say_failed(last.replace(failed))?;
+    }
+    last.map_or(Ok(()), Err)
+}
+
+/// Says what failed besides that which the command ends with; what makes no sense is passed on.
 fn say_failed(failed: Option<Failed>) -> Result<(), Failed> {
     match failed {
         Some(Failed::Run(error)) => say::error(&one_line(&error)),
@@ -156,7 +184,9 @@ fn stopped(args: &RunArgs, result: &RunResult) -> String {
         Some(path) => format!("continue with --resume {}", path.display()),
         None => "without --checkpoint no state was kept".to_owned(),
     };
-    format!("{batches} batches of epoch {epoch} were delivered; {go_on}")
+    let were = if *batches == 1 { "batch of epoch" } else { "batches of epoch" };
+    let was = if *batches == 1 { "was" } else { "were" };
+    format!("{batches} {were} {epoch} {was} delivered; {go_on}")
 }
 
 /// What there is to go on from where the state could not be written.

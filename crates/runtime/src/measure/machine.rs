@@ -50,7 +50,8 @@ impl Machine {
             .memory_bytes
             .map_or("unknown".to_owned(), |b| format!("{} GiB", b >> 30));
         let Self { processor, cores, kernel, .. } = self;
-        format!("{processor}, {cores} cores, {memory} memory, Linux {kernel}")
+        let of_cores = if *cores == 1 { "core" } else { "cores" };
+        format!("{processor}, {cores} {of_cores}, {memory} memory, Linux {kernel}")
     }
 }
 

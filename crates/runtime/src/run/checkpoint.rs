@@ -15,8 +15,9 @@ use bothends_core::resume::{Resume, RunIdentity, UNCHECKED_NOTE};
 use bothends_io::{open_regular, replace};
 
 use crate::config::drive::{CheckpointEvery, DriveConfig};
-use crate::error::RuntimeError;
+use crate::error::{RuntimeError, one_line_with};
 use crate::run::digests::Digests;
+use crate::run::observer::Observer;
 use crate::runtime::host::{EpochOptions, Runtime};
 
 /// Batches that the consumer has received, as sorted, disjoint, half-open ranges.
@@ -69,14 +70,12 @@ pub(crate) struct NextSave {
     every: Option<CheckpointEvery>,
     last: Instant,
     n_batches: u32,
-    /// The last time failed, which has been said.
-    pub(crate) has_failed: bool,
 }
 
 impl NextSave {
     pub(crate) fn new(how: &DriveConfig) -> Self {
         let every = how.checkpoint_every.filter(|_| how.checkpoint.is_some());
-        Self { every, last: Instant::now(), n_batches: 0, has_failed: false }
+        Self { every, last: Instant::now(), n_batches: 0 }
     }
 
     /// A batch was consumed; whether it is due now.
@@ -91,6 +90,38 @@ impl NextSave {
             (self.last, self.n_batches) = (Instant::now(), 0);
         }
         is_due
+    }
+}
+
+/// Where the states of a run go. One that cannot be written leaves the one from before, and the run goes
+/// on: what it has done is worth more.
+#[derive(Debug)]
+pub(crate) struct Saves<'a> {
+    path: Option<&'a Path>,
+    /// Why the last state could not be written.
+    pub(crate) failed: Option<RuntimeError>,
+    /// Whether that was said; it is said once.
+    is_told: bool,
+}
+
+impl<'a> Saves<'a> {
+    pub(crate) fn to(path: Option<&'a Path>) -> Self {
+        Self { path, failed: None, is_told: false }
+    }
+
+    /// Writes the state, or keeps the reason why it could not.
+    pub(crate) fn save(&mut self, state: &Resume) {
+        self.failed = self.path.and_then(|path| save(path, state).err());
+        self.is_told &= self.failed.is_some();
+    }
+
+    /// Says that the last state could not be written, in a run that goes on.
+    pub(crate) fn tell(&mut self, observer: &mut dyn Observer) {
+        if let Some(error) = self.failed.as_ref().filter(|_| !self.is_told) {
+            let line = one_line_with(error, observer.names());
+            observer.note(&format!("{line}; the run continues"));
+            self.is_told = true;
+        }
     }
 }
 

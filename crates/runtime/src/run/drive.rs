@@ -16,7 +16,7 @@ use bothends_figures::{
 };
 
 use crate::config::drive::DriveConfig;
-use crate::error::{RuntimeError, one_line_with};
+use crate::error::RuntimeError;
 use crate::handover::batch::Batch;
 use crate::handover::consumer::{Consumer, Timed};
 use crate::handover::deal::Deal;
@@ -24,7 +24,7 @@ use crate::handover::epoch::Polled;
 use crate::handover::loader::Loader;
 use crate::handover::report::EpochReport;
 use crate::read::blocks::BlockSource;
-use crate::run::checkpoint::{self, Loaded, NextSave, Place};
+use crate::run::checkpoint::{self, Loaded, NextSave, Place, Saves};
 use crate::run::digests::{Digests, digest_of};
 use crate::run::energy::{Amounts, Lap, Metering, Meters, Used, devices_say};
 use crate::run::observer::{Ended, Observer, Progress};
@@ -41,6 +41,8 @@ use crate::threads::shutdown::PATIENCE;
 ///
 /// # Errors
 /// Whatever ends a run; what was delivered before is lost with it, except a checkpoint.
+/// [`RuntimeError::Unsaved`] has the result of a run that is over and whose last state could not be
+/// written.
 pub fn drive(
     loader: &mut Loader,
     how: &DriveConfig,
@@ -74,6 +76,7 @@ pub fn drive(
         memory_byte_s: Some(0.0),
         read_before,
         last_step: None,
+        saves: Saves::to(how.checkpoint.as_deref()),
     };
     let cpu_before = process::cpu_seconds();
     let epochs = run.plan_epochs(observer)?;
@@ -100,8 +103,16 @@ pub fn drive(
         if seen.went == Went::Stopped {
             break;
         }
+        if follows.is_some() {
+            run.saves.tell(observer);
+        }
     }
-    Ok(run.finish(cpu_before, metering))
+    let unsaved = run.saves.failed.take();
+    let result = run.finish(cpu_before, metering);
+    match unsaved.map(Box::new) {
+        None => Ok(result),
+        Some(source) => Err(RuntimeError::Unsaved { result: Box::new(result), source }),
+    }
 }
 
 /// A run under way.
@@ -121,6 +132,7 @@ struct Run<'a> {
     read_before: u64,
     /// When the consumer last asked for more: the end of the last step, of whichever epoch.
     last_step: Option<Instant>,
+    saves: Saves<'a>,
 }
 
 /// How an epoch went.
@@ -265,14 +277,14 @@ impl Run<'_> {
         seen.shares.own();
         seen.seconds = (seen.shares.since - seen.began).as_secs_f64();
         let path = self.how.checkpoint.as_ref();
-        let state = path.map(|path| (path, self.loader.place(&self.digests)));
+        let state = path.map(|_| self.loader.place(&self.digests));
         let mut report = self.loader.end_epoch().ok_or(RuntimeError::Closed)?;
         tell_moments(observer, &deal);
         tell_notes(self.loader.runtime(), observer);
         report.stall = seen.with_own_work(report.stall);
         seen.went = went?;
-        if let Some((path, state)) = state {
-            checkpoint::save(path, &state?)?;
+        if let Some(state) = state {
+            self.saves.save(&state?);
         }
         seen.cpu_s[1] = process::cpu_seconds();
         Ok((seen, report))
@@ -304,24 +316,11 @@ impl Run<'_> {
                 break;
             }
             if next_save.is_due() {
-                next_save.has_failed = self.save_meanwhile(&next_save, observer);
+                self.saves.save(&self.loader.place(&self.digests)?);
+                self.saves.tell(observer);
             }
         }
         Ok(Went::Stopped)
-    }
-
-    /// Writes the state while the epoch runs. Where it cannot be written, the one from before is
-    /// still there and the run goes on: what it has done is worth more. Whether it failed.
-    fn save_meanwhile(&self, next: &NextSave, observer: &mut dyn Observer) -> bool {
-        let Some(path) = &self.how.checkpoint else { return false };
-        let state = self.loader.place(&self.digests);
-        let saved = state.and_then(|state| checkpoint::save(path, &state));
-        let error = saved.err();
-        if let Some(error) = error.as_ref().filter(|_| !next.has_failed) {
-            let line = one_line_with(error, observer.names());
-            observer.note(&format!("{line}; the run continues"));
-        }
-        error.is_some()
     }
 
     /// Takes one batch through its step.

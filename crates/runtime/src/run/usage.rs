@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bothends_figures::UsageSample;
 
-use crate::error::RuntimeError;
+use crate::error::{RuntimeError, no_thread};
 use crate::threads::process;
 
 /// From one look to the next.
@@ -72,7 +72,7 @@ impl UsageLog {
         let thread = std::thread::Builder::new()
             .name("be-usage".to_owned())
             .spawn(work)
-            .map_err(|source| RuntimeError::Spawning { thread: "usage", source })?;
+            .map_err(|source| no_thread("usage", source))?;
         Ok(Self { end, thread, seen })
     }
 

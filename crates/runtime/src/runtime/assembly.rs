@@ -21,7 +21,7 @@ use crate::devices::reach::{Awaiting, Entrance};
 use crate::devices::seat::Seated;
 use crate::devices::sources::SourceLoop;
 use crate::devices::thread::threaded;
-use crate::error::RuntimeError;
+use crate::error::{RuntimeError, no_thread};
 use crate::make::front::{Front, FrontJob, RowLens, front_depth};
 use crate::make::transcode::{Transcoding, n_threads};
 use crate::make::worker::{Kept, Task, Worker};
@@ -197,8 +197,7 @@ impl Runtime {
                 Arc::clone(remote.objects()),
                 n_fetch_threads(self.config.workers),
             );
-            let fetcher = fetcher
-                .map_err(|source| RuntimeError::Spawning { thread: "fetch", source })?;
+            let fetcher = fetcher.map_err(|source| no_thread("fetch", source))?;
             let n_batches = batches_ahead(&source, self.config.batch_size, self.fetched);
             shared.ahead.ask_for(n_batches);
             let stage = FetchStage {

@@ -22,7 +22,7 @@ use crate::collect::link::LinkWatch;
 use crate::collect::stall::WaitClock;
 use crate::devices::presence::Presence;
 use crate::devices::thread::Counter;
-use crate::error::RuntimeError;
+use crate::error::{RuntimeError, no_thread};
 use crate::make::chores::Chores;
 use crate::make::transcode::Transcoding;
 use crate::make::worker::Kept;
@@ -126,7 +126,7 @@ pub(crate) fn spawn_urgent<T: Send + 'static>(
             }
             ended.ok()
         })
-        .map_err(|source| RuntimeError::Spawning { thread: name, source })
+        .map_err(|source| no_thread(name, source))
 }
 
 /// Has threads that wait for something of their own look whether they are to end.

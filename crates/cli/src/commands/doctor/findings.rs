@@ -55,8 +55,14 @@ pub(crate) struct JobFinding {
 pub(crate) struct MachineFindings {
     #[serde(flatten)]
     pub(crate) found: Machine,
-    /// Of the control group, as the kernel writes it.
+    /// Memory that this process may still take, within the limits of its control groups.
+    #[serde(default)]
+    pub(crate) available_bytes: Option<u64>,
+    /// Of the control group.
     pub(crate) cpu_limit: Option<String>,
+    /// Why nothing is kept for later epochs and runs; `None` where it is.
+    #[serde(default)]
+    pub(crate) cache: Option<String>,
     pub(crate) energy: String,
     /// The first GPU, and the way that batches take to it; `None` in files of earlier releases.
     #[serde(default)]
@@ -143,13 +149,20 @@ impl Findings {
 
     /// Everything as lines for people.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let MachineFindings { found, cpu_limit, energy, gpu } = &self.machine;
+        let MachineFindings { found, available_bytes, cpu_limit, cache, energy, gpu } =
+            &self.machine;
         let mut lines = vec![
             format!("machine     {}", found.summary()),
             format!("io_uring    {}", found.io_uring),
             format!("emulator    {}", found.firmware_sim),
         ];
+        let available = available_bytes.map(|bytes| bytes >> 20);
+        lines.extend(
+            available
+                .map(|mib| format!("memory      {mib} MiB available to this process")),
+        );
         lines.extend(cpu_limit.as_ref().map(|limit| format!("cpu limit   {limit}")));
+        lines.extend(cache.as_ref().map(|why| format!("cache       {why}")));
         lines.push(format!("energy      {energy}"));
         lines.extend(gpu.as_ref().map(|gpu| format!("gpu         {}", gpu.summary())));
         let Some(data) = &self.data else {
