@@ -1,10 +1,16 @@
-//! Facsimile of groups 3 and 4 (ITU-T T.4 and T.6), strictly: what libtiff makes of damaged codes
-//! depends on the codes, so they are refused.
+//! Facsimile of groups 3 and 4 (ITU-T T.4 and T.6), with what libtiff makes of damaged codes.
+//!
+//! A row is a list of runs, white and black in turn. Where its codes are wrong, it ends there: what is missing is
+//! white, and what is too much is cut off. The next row begins with the next code, or in group 3 behind the next
+//! mark. Codes that end before the last row are refused.
 
-use std::convert::Infallible;
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "runs wrap as in libtiff; places in rows are checked"
+)]
 
-use fax::maps::{Mode, black, mode, white};
-use fax::{BitReader, ByteReader};
+use fax::BitReader;
+use fax::maps::{black, white};
 
 use super::directory::{Directory, SHORT, tag, unsupported};
 use crate::error::SampleFault;
@@ -43,49 +49,52 @@ pub(super) fn fax3(
     coding: Coding,
     out: &mut [u8],
 ) -> Result<(), &'static str> {
-    let width = u32::try_from(width).map_err(|_| WRONG)?;
-    let padded = bytes.iter().copied().chain([0; 2]).map(Ok::<u8, Infallible>);
-    let mut bits = ByteReader::new(padded).map_err(|_| WRONG)?;
-    let (mut above, mut edges) = (Vec::new(), Vec::new());
-    out.fill(0);
-    for out in out.chunks_exact_mut(width.div_ceil(8).max(1) as usize) {
-        let mut is_2d = false;
+    let n_factor = if coding == Coding::Marked2d { 2 } else { 1 };
+    let mut rows = Rows::new(bytes, width, n_factor)?;
+    let mut bits = Bits::new(bytes);
+    for out in out.chunks_exact_mut(width.div_ceil(8).max(1)) {
+        rows.begin();
         if coding != Coding::Rows {
-            end_of_line(&mut bits)?;
+            mark(&mut bits, &mut rows.is_marked)?;
         }
+        let is_2d = coding == Coding::Marked2d && {
+            bits.need(1).ok_or(SHORT)?;
+            bits.take(1) == 0
+        };
+        let read = match is_2d {
+            true => rows.read_2d(&mut bits),
+            false => rows.read_1d(&mut bits),
+        };
+        read.map_err(|_| WRONG)?;
+        rows.fill(out);
         if coding == Coding::Marked2d {
-            is_2d = bits.peek(1).ok_or(SHORT)? == 0;
-            skip(&mut bits, 1)?;
-        }
-        let row = Row { above: &above, edges: &mut edges, width };
-        match is_2d {
-            true => row.read(&mut bits)?,
-            false => row.read_runs(&mut bits)?,
+            rows.swap()?;
         }
         if coding == Coding::Rows {
-            let n = bits.bits_to_byte_boundary();
-            skip(&mut bits, n)?;
+            bits.n -= bits.n % 8;
         }
-        fill_black(&edges, out);
-        std::mem::swap(&mut above, &mut edges);
-        edges.clear();
     }
     Ok(())
 }
 
-/// The code before a row (T.4 §4.1.2): eleven zeros or more, and a one.
-fn end_of_line(bits: &mut impl BitReader) -> Result<(), &'static str> {
-    if bits.peek(11).ok_or(SHORT)? != 0 {
-        return Err(WRONG);
+/// Goes behind the code before a row (T.4 §4.1.2): eleven zeros or more, and a one. Without one, libtiff reads
+/// this strip and all others as if there were none.
+fn mark(bits: &mut Bits<'_>, is_begun: &mut bool) -> Result<(), &'static str> {
+    if !*is_begun {
+        bits.need(11).ok_or(SHORT)?;
+        while bits.look(11) != 0 {
+            bits.take(1);
+            bits.need(11).ok_or(SHORT)?;
+        }
     }
-    while bits.peek(1).ok_or(SHORT)? == 0 {
-        skip(bits, 1)?;
+    *is_begun = false;
+    bits.need(8).ok_or(WRONG)?;
+    while bits.look(8) == 0 {
+        bits.take(8);
+        bits.need(8).ok_or(WRONG)?;
     }
-    skip(bits, 1)
-}
-
-fn skip(bits: &mut impl BitReader, n: u8) -> Result<(), &'static str> {
-    bits.consume(n).map_err(|_| SHORT)
+    while bits.take(1) == 0 {}
+    Ok(())
 }
 
 /// Rows of bits, a one where a pixel is black.
@@ -94,120 +103,388 @@ pub(super) fn fax4(
     width: usize,
     out: &mut [u8],
 ) -> Result<(), &'static str> {
-    let width = u32::try_from(width).map_err(|_| WRONG)?;
-    // Codes may end with the strip; a code is looked up by more bits than it has.
-    let padded = bytes.iter().copied().chain([0; 2]).map(Ok::<u8, Infallible>);
-    let mut bits = ByteReader::new(padded).map_err(|_| WRONG)?;
-    let (mut above, mut row) = (Vec::new(), Vec::new());
-    out.fill(0);
-    for out in out.chunks_exact_mut(width.div_ceil(8).max(1) as usize) {
-        Row { above: &above, edges: &mut row, width }.read(&mut bits)?;
-        fill_black(&row, out);
-        std::mem::swap(&mut above, &mut row);
-        row.clear();
+    let mut rows = Rows::new(bytes, width, 2)?;
+    let mut bits = Bits::new(bytes);
+    let mut n_left = out.chunks_exact_mut(width.div_ceil(8).max(1)).len();
+    let n_rows = n_left;
+    for out in out.chunks_exact_mut(width.div_ceil(8).max(1)) {
+        n_left -= 1;
+        rows.begin();
+        let ended = match rows.read_2d(&mut bits) {
+            Err(Stop::Broken) => return Err(WRONG),
+            Err(Stop::End | Stop::Code) => true,
+            Ok(()) => rows.is_marked,
+        };
+        // The last row may be cut short, if it is not the only one.
+        if ended && (n_left > 0 || n_rows == 1) {
+            return Err(WRONG);
+        }
+        rows.fill(out);
+        if !ended {
+            rows.swap()?;
+        }
     }
     Ok(())
 }
 
-/// Every second stretch between `edges` is black; they rise, and end with the row.
-fn fill_black(edges: &[u32], out: &mut [u8]) {
-    for stretch in edges.as_chunks::<2>().0 {
-        for x in stretch[0]..stretch[1] {
-            if let Some(byte) = out.get_mut((x / 8) as usize) {
-                *byte |= 0x80 >> (x % 8);
+/// Bits, the highest first. Behind the end there are zeros for a code that has begun.
+#[derive(Debug, Clone, Copy)]
+struct Bits<'a> {
+    bytes: &'a [u8],
+    word: u32,
+    n: u32,
+}
+
+impl<'a> Bits<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, word: 0, n: 0 }
+    }
+
+    /// Makes so many bits be there; nothing if there is none.
+    fn need(&mut self, n: u32) -> Option<()> {
+        while self.n < n {
+            match self.bytes.split_first() {
+                Some((byte, rest)) => {
+                    self.word = self.word << 8 | u32::from(*byte);
+                    self.n += 8;
+                    self.bytes = rest;
+                }
+                None if self.n == 0 => return None,
+                None => {
+                    self.word <<= n - self.n;
+                    self.n = n;
+                }
             }
         }
+        Some(())
+    }
+
+    /// The next bits, and zeros behind them.
+    fn look(&self, n: u32) -> u32 {
+        let word = u64::from(self.word) << 32 >> self.n;
+        ((word & 0xffff_ffff) >> (32 - n)) as u32
+    }
+
+    /// Takes bits that are there.
+    fn take(&mut self, n: u32) -> u32 {
+        let bits = self.look(n);
+        self.n = self.n.saturating_sub(n);
+        bits
     }
 }
 
-/// A row on its way.
-struct Row<'a> {
-    /// Where colours change in the row above, the first time to black.
-    above: &'a [u32],
-    /// And in this one, as far as it is read.
-    edges: &'a mut Vec<u32>,
-    width: u32,
-}
+impl BitReader for Bits<'_> {
+    type Error = ();
 
-impl Row<'_> {
-    /// Reads a whole row (T.6 §2.2).
-    fn read(mut self, bits: &mut impl BitReader) -> Result<(), &'static str> {
-        // The last change in this row, and the first one above that is to its right.
-        let (mut at, mut i) = (0, 0);
-        let mut is_first = true;
-        while at < self.width {
-            if !is_first {
-                let right = self.above.get(i..).unwrap_or_default();
-                let n_left = right.iter().take_while(|edge| **edge <= at).count();
-                i = i.saturating_add(n_left);
-            }
-            is_first = false;
-            // The first of them that changes to the other colour, and the next.
-            let is_black = self.edges.len() % 2;
-            let b1 = i.saturating_add((i % 2) ^ is_black);
-            let edge = |i: usize| self.above.get(i).copied().unwrap_or(self.width);
-            match mode::decode(bits).ok_or(SHORT)? {
-                Mode::Pass => at = edge(b1.saturating_add(1)),
-                Mode::Vertical(delta) => {
-                    let change =
-                        edge(b1).checked_add_signed(delta.into()).ok_or(WRONG)?;
-                    at = self.change(at, change)?;
-                }
-                Mode::Horizontal => {
-                    for i in 0..2 {
-                        let run = match (i ^ is_black) & 1 {
-                            0 => run(|| white::decode(bits))?,
-                            _ => run(|| black::decode(bits))?,
-                        };
-                        let change = at.checked_add(run).ok_or(WRONG)?;
-                        at = self.change(at, change)?;
-                    }
-                }
-                Mode::Extension | Mode::EOF => return Err(WRONG),
-            }
-        }
-        if self.edges.len() % 2 == 1 && self.edges.last() != Some(&self.width) {
-            self.edges.push(self.width);
-        }
+    fn peek(&self, bits: u8) -> Option<u16> {
+        u16::try_from(self.look(bits.into())).ok()
+    }
+
+    fn consume(&mut self, bits: u8) -> Result<(), ()> {
+        self.take(bits.into());
         Ok(())
     }
 
-    /// Reads a whole row of runs of white and black in turn (T.4 §4.1).
-    fn read_runs(mut self, bits: &mut impl BitReader) -> Result<(), &'static str> {
-        let mut at = 0;
-        while at < self.width {
-            let run = match self.edges.len() % 2 {
-                0 => run(|| white::decode(bits))?,
-                _ => run(|| black::decode(bits))?,
+    fn bits_to_byte_boundary(&self) -> u8 {
+        0
+    }
+}
+
+/// The length of a code for a change near one above, and where it is from that (T.6, table 1).
+fn vertical(code: u32) -> Option<(u32, i32)> {
+    match code {
+        0b100_0000.. => Some((1, 0)),
+        0b011_0000.. => Some((3, 1)),
+        0b010_0000.. => Some((3, -1)),
+        0b000_1000.. => None,
+        0b000_0110.. => Some((6, 2)),
+        0b000_0100.. => Some((6, -2)),
+        0b000_0011 => Some((7, 3)),
+        0b000_0010 => Some((7, -3)),
+        _ => None,
+    }
+}
+
+/// Rows on their way.
+struct Rows {
+    width: i32,
+    /// The runs of this row, and room for as many as libtiff has.
+    runs: Vec<u32>,
+    n_runs: usize,
+    /// Those of the row above.
+    above: Vec<u32>,
+    /// How many places of both this strip has written: libtiff also looks at those of other rows.
+    n_written: [usize; 2],
+    /// Where this row's last change is, and the length of a run that goes on.
+    at: i32,
+    run: i32,
+    /// Whether a mark has begun where codes were read.
+    is_marked: bool,
+}
+
+/// Why a row ends.
+enum Stop {
+    /// There are no more bits.
+    End,
+    /// A code is wrong or a mark; the rest of the row is made up.
+    Code,
+    /// There are more runs than libtiff has room for, or it looks at what lies behind the runs above.
+    Broken,
+}
+
+impl Rows {
+    fn new(bytes: &[u8], width: usize, factor: usize) -> Result<Self, &'static str> {
+        let n = (width + 1).next_multiple_of(32) * factor;
+        let width = i32::try_from(width).map_err(|_| WRONG)?;
+        let mut above = vec![0; if bytes.is_empty() { 0 } else { n }];
+        if let Some(first) = above.first_mut() {
+            *first = width.cast_unsigned();
+        }
+        let runs = vec![0; above.len()];
+        let (at, run, n_runs) = (0, 0, 0);
+        let (n_written, is_marked) = ([0, 2], false);
+        Ok(Self { width, runs, n_runs, above, n_written, at, run, is_marked })
+    }
+
+    fn begin(&mut self) {
+        (self.at, self.run, self.n_runs) = (0, 0, 0);
+    }
+
+    /// Ends a run, `more` after what it has.
+    fn push(&mut self, more: i32) -> Result<(), Stop> {
+        let run = self.run.wrapping_add(more).cast_unsigned();
+        *self.runs.get_mut(self.n_runs).ok_or(Stop::Broken)? = run;
+        self.n_runs += 1;
+        self.n_written[0] = self.n_written[0].max(self.n_runs);
+        self.at = self.at.wrapping_add(more);
+        self.run = 0;
+        Ok(())
+    }
+
+    /// Reads a run of white or black.
+    fn run(&mut self, bits: &mut Bits<'_>, is_black: Option<()>) -> Result<(), Stop> {
+        loop {
+            let n = if is_black.is_some() { 13 } else { 12 };
+            bits.need(n).ok_or(Stop::End)?;
+            let before = *bits;
+            let code = match is_black {
+                Some(()) => black::decode(bits),
+                None => white::decode(bits),
             };
-            let change = at.checked_add(run).ok_or(WRONG)?;
-            // As many pairs of no pixels as a file likes would cost memory.
-            if self.edges.len() / 2 > self.width as usize {
-                return Err(WRONG);
+            match code {
+                Some(part @ ..64) => return self.push(part.into()),
+                Some(part) => {
+                    self.at = self.at.wrapping_add(part.into());
+                    self.run = self.run.wrapping_add(part.into());
+                }
+                None => {
+                    *bits = before;
+                    return Err(Stop::Code);
+                }
             }
-            at = self.change(at, change)?;
+        }
+    }
+
+    /// Reads a row of runs of white and black in turn (T.4 §4.1).
+    fn read_1d(&mut self, bits: &mut Bits<'_>) -> Result<(), Stop> {
+        let stop = self.runs_of_row(bits).err();
+        if matches!(stop, Some(Stop::Code)) && bits.look(11) == 0 {
+            bits.take(11);
+            self.is_marked = true;
+        }
+        self.end(stop)
+    }
+
+    fn runs_of_row(&mut self, bits: &mut Bits<'_>) -> Result<(), Stop> {
+        loop {
+            self.run(bits, None)?;
+            if self.at >= self.width {
+                return Ok(());
+            }
+            self.run(bits, Some(()))?;
+            if self.at >= self.width {
+                return Ok(());
+            }
+            if self.runs[..self.n_runs].ends_with(&[0, 0]) {
+                self.n_runs -= 2;
+            }
+        }
+    }
+
+    /// Reads a row coded by the one above (T.6 §2.2).
+    fn read_2d(&mut self, bits: &mut Bits<'_>) -> Result<(), Stop> {
+        let stop = self.changes_of_row(bits).err();
+        self.end(stop)
+    }
+
+    fn changes_of_row(&mut self, bits: &mut Bits<'_>) -> Result<(), Stop> {
+        let (mut b1, mut next) = (0, 0);
+        self.step(&mut b1, &mut next);
+        while self.at < self.width {
+            if self.n_runs >= self.runs.len() || next > self.n_written[1] {
+                return Err(Stop::Broken);
+            }
+            bits.need(7).ok_or(Stop::End)?;
+            let code = bits.look(7);
+            let Some((n, delta)) = vertical(code) else {
+                self.other(bits, code, (&mut b1, &mut next))?;
+                continue;
+            };
+            bits.take(n);
+            self.catch_up(&mut b1, &mut next)?;
+            if delta < 0 && b1 < self.at.wrapping_sub(delta) {
+                return Err(Stop::Code);
+            }
+            self.push(b1.wrapping_sub(self.at).wrapping_add(delta))?;
+            if delta < 0 {
+                next = next.checked_sub(1).ok_or(Stop::Broken)?;
+                let run = self.above.get(next).copied().unwrap_or(0);
+                b1 = b1.wrapping_sub(run.cast_signed());
+            } else {
+                self.step(&mut b1, &mut next);
+            }
+        }
+        if self.run != 0 {
+            if self.run.wrapping_add(self.at) < self.width {
+                // A last change is due.
+                bits.need(1).ok_or(Stop::End)?;
+                if bits.look(1) == 0 {
+                    return Err(Stop::Code);
+                }
+                bits.take(1);
+            }
+            self.push(0)?;
         }
         Ok(())
     }
 
-    /// Changes the colour.
-    fn change(&mut self, before: u32, at: u32) -> Result<u32, &'static str> {
-        if at < before || at > self.width {
-            return Err(WRONG);
+    /// Reads the rest of a code that is no change near one above.
+    fn other(
+        &mut self,
+        bits: &mut Bits<'_>,
+        code: u32,
+        (b1, next): (&mut i32, &mut usize),
+    ) -> Result<(), Stop> {
+        match code {
+            // Two runs.
+            0b001_0000.. => {
+                bits.take(3);
+                let is_black = (self.n_runs % 2 == 1).then_some(());
+                self.run(bits, is_black)?;
+                self.run(bits, is_black.xor(Some(())))?;
+                self.catch_up(b1, next)
+            }
+            // The run goes on below one above.
+            0b000_1000.. => {
+                bits.take(4);
+                self.catch_up(b1, next)?;
+                self.step(b1, next);
+                self.run = self.run.wrapping_add(b1.wrapping_sub(self.at));
+                self.at = *b1;
+                self.step(b1, next);
+                Ok(())
+            }
+            // An extension, or a mark.
+            code => {
+                bits.take(7);
+                let rest = self.width.wrapping_sub(self.at).cast_unsigned();
+                *self.runs.get_mut(self.n_runs).ok_or(Stop::Broken)? = rest;
+                self.n_runs += 1;
+                self.n_written[0] = self.n_written[0].max(self.n_runs);
+                if code == 0 {
+                    bits.need(4).ok_or(Stop::End)?;
+                    bits.take(4);
+                    self.is_marked = true;
+                }
+                Err(Stop::Code)
+            }
         }
-        self.edges.push(at);
-        Ok(at)
     }
-}
 
-/// The length of a run (T.4 §4.1): make-up codes, and one below 64.
-fn run(mut code: impl FnMut() -> Option<u16>) -> Result<u32, &'static str> {
-    let mut sum = 0_u32;
-    loop {
-        let part = u32::from(code().ok_or(WRONG)?);
-        sum = sum.checked_add(part).ok_or(WRONG)?;
-        if part < 64 {
-            return Ok(sum);
+    /// Goes to the next change above, or behind the last one.
+    fn step(&self, b1: &mut i32, next: &mut usize) {
+        let run = self.above.get(*next).copied().unwrap_or(0);
+        *b1 = b1.wrapping_add(run.cast_signed());
+        *next += 1;
+    }
+
+    /// Goes to the change above that is to the right of the last one here.
+    fn catch_up(&self, b1: &mut i32, next: &mut usize) -> Result<(), Stop> {
+        while self.n_runs > 0 && *b1 <= self.at && *b1 < self.width {
+            if *next >= self.n_written[1] {
+                return Err(Stop::Broken);
+            }
+            self.step(b1, next);
+            self.step(b1, next);
         }
+        Ok(())
+    }
+
+    /// Makes the runs as long as the row.
+    fn end(&mut self, stop: Option<Stop>) -> Result<(), Stop> {
+        match stop {
+            Some(Stop::Broken) => Err(Stop::Broken),
+            Some(Stop::Code) | None => self.make_up(),
+            Some(Stop::End) => self.make_up().and(Err(Stop::End)),
+        }
+    }
+
+    fn make_up(&mut self) -> Result<(), Stop> {
+        if self.run != 0 {
+            self.push(0)?;
+        }
+        if self.at == self.width {
+            return Ok(());
+        }
+        while self.at > self.width && self.n_runs > 0 {
+            self.n_runs -= 1;
+            self.at = self.at.wrapping_sub(self.runs[self.n_runs].cast_signed());
+        }
+        if self.at < self.width {
+            self.at = self.at.max(0);
+            if self.n_runs % 2 == 1 {
+                self.push(0)?;
+            }
+            self.push(self.width.wrapping_sub(self.at))?;
+        } else if self.at > self.width {
+            self.push(self.width)?;
+            self.push(0)?;
+        }
+        Ok(())
+    }
+
+    /// Blackens every second run, and cuts runs off at the right edge, for the next row, too.
+    fn fill(&mut self, out: &mut [u8]) {
+        out.fill(0);
+        if self.n_runs % 2 == 1
+            && let Some(run) = self.runs.get_mut(self.n_runs)
+        {
+            *run = 0;
+            self.n_written[0] = self.n_written[0].max(self.n_runs + 1);
+        }
+        let (width, mut x) = (self.width.cast_unsigned(), 0_u32);
+        let n = self.n_runs.next_multiple_of(2).min(self.runs.len());
+        for (i, run) in self.runs[..n].iter_mut().enumerate() {
+            if x.wrapping_add(*run) > width || *run > width {
+                *run = width.wrapping_sub(x);
+            }
+            let end = x.saturating_add(*run).min(width);
+            for x in (x..end).filter(|_| i % 2 == 1) {
+                if let Some(byte) = out.get_mut((x / 8) as usize) {
+                    *byte |= 0x80 >> (x % 8);
+                }
+            }
+            x = end;
+        }
+    }
+
+    /// Makes this row the one above.
+    fn swap(&mut self) -> Result<(), &'static str> {
+        if self.n_runs < self.runs.len() {
+            self.push(0).map_err(|_| WRONG)?;
+        }
+        std::mem::swap(&mut self.runs, &mut self.above);
+        self.n_written.swap(0, 1);
+        Ok(())
     }
 }
