@@ -477,6 +477,7 @@ mod tests {
         assert!(matches!(told, Err(RuntimeError::EndedByError { consumer: 0 })));
         assert!(deal.close(Cancelled::Closed).is_none());
     }
+
     #[test]
     fn a_consumer_may_have_patience_without_end() {
         let deal = fetched_by_another();
