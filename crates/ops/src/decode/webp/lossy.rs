@@ -23,10 +23,11 @@ mod transform;
 
 use self::filter::{Edge, Kind};
 use self::head::{Filter, Head, Strength};
-use self::macroblock::{Extent, Macroblock, Neighbour};
+use self::macroblock::{Macroblock, Neighbour};
 use self::planes::Plane;
 pub(super) use self::planes::Planes;
 use self::predict::{ORIGIN, STRIDE, Sides, Work};
+use self::transform::Extent;
 
 /// Decodes the data of a chunk.
 pub(super) fn decode(data: &[u8]) -> Result<Planes, &'static str> {

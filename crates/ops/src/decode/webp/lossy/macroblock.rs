@@ -2,46 +2,9 @@
 
 use super::bools::Bools;
 use super::head::{Head, Steps};
+use super::predict::{Mode, Small};
 use super::tables::SMALL_MODES;
-use super::transform::second;
-
-/// How 16 × 16 or 8 × 8 pixels are predicted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Mode {
-    #[default]
-    Mean,
-    Vertical,
-    Horizontal,
-    TrueMotion,
-}
-
-/// How 4 × 4 pixels are, in the order of the RFC's `intra_bmode`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Small {
-    #[default]
-    Mean,
-    TrueMotion,
-    Vertical,
-    Horizontal,
-    LeftDown,
-    RightDown,
-    VerticalRight,
-    VerticalLeft,
-    HorizontalDown,
-    HorizontalUp,
-}
-
-/// What a block's coefficients need to become pixels; libwebp has a transform for each.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Extent {
-    #[default]
-    Empty,
-    /// The first coefficient alone.
-    First,
-    /// None but the first three in zigzag order.
-    Three,
-    All,
-}
+use super::transform::{Extent, second};
 
 /// A macroblock; kept from one to the next for its memory.
 #[derive(Debug)]

@@ -1,6 +1,30 @@
 //! Prediction of pixels from those above and to the left (RFC 6386 §12).
 
-use super::macroblock::{Mode, Small};
+/// How 16 × 16 or 8 × 8 pixels are predicted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Mode {
+    #[default]
+    Mean,
+    Vertical,
+    Horizontal,
+    TrueMotion,
+}
+
+/// How 4 × 4 pixels are, in the order of the RFC's `intra_bmode`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Small {
+    #[default]
+    Mean,
+    TrueMotion,
+    Vertical,
+    Horizontal,
+    LeftDown,
+    RightDown,
+    VerticalRight,
+    VerticalLeft,
+    HorizontalDown,
+    HorizontalUp,
+}
 
 /// Cells of a row of the workspace.
 pub(super) const STRIDE: usize = 32;

@@ -3,8 +3,19 @@
 //! Coefficients of intact files fit. Those of damaged ones may not: libwebp's vector code then keeps the low
 //! 16 bits of each sum, except where a block has so few coefficients that it takes a shorter way.
 
-use super::macroblock::Extent;
 use super::predict::{STRIDE, Work};
+
+/// What a block's coefficients need to become pixels; libwebp has a transform for each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Extent {
+    #[default]
+    Empty,
+    /// The first coefficient alone.
+    First,
+    /// None but the first three in zigzag order.
+    Three,
+    All,
+}
 
 /// Both factors of the cosine transform, of 2^16: √2·cos(π/8) less one, and √2·sin(π/8).
 const COS: i32 = 20_091;
