@@ -205,6 +205,13 @@ fn vertical(code: u32) -> Option<(u32, i32)> {
     }
 }
 
+/// Of a run.
+#[derive(Debug, Clone, Copy)]
+enum Colour {
+    White,
+    Black,
+}
+
 /// Rows on their way.
 struct Rows {
     width: i32,
@@ -262,14 +269,17 @@ impl Rows {
     }
 
     /// Reads a run of white or black.
-    fn run(&mut self, bits: &mut Bits<'_>, is_black: Option<()>) -> Result<(), Stop> {
+    fn run(&mut self, bits: &mut Bits<'_>, colour: Colour) -> Result<(), Stop> {
         loop {
-            let n = if is_black.is_some() { 13 } else { 12 };
-            bits.need(n).ok_or(Stop::End)?;
+            let longest = match colour {
+                Colour::White => 12,
+                Colour::Black => 13,
+            };
+            bits.need(longest).ok_or(Stop::End)?;
             let before = *bits;
-            let code = match is_black {
-                Some(()) => black::decode(bits),
-                None => white::decode(bits),
+            let code = match colour {
+                Colour::White => white::decode(bits),
+                Colour::Black => black::decode(bits),
             };
             match code {
                 Some(part @ ..64) => return self.push(part.into()),
@@ -297,11 +307,11 @@ impl Rows {
 
     fn runs_of_row(&mut self, bits: &mut Bits<'_>) -> Result<(), Stop> {
         loop {
-            self.run(bits, None)?;
+            self.run(bits, Colour::White)?;
             if self.at >= self.width {
                 return Ok(());
             }
-            self.run(bits, Some(()))?;
+            self.run(bits, Colour::Black)?;
             if self.at >= self.width {
                 return Ok(());
             }
@@ -369,9 +379,12 @@ impl Rows {
             // Two runs.
             0b001_0000.. => {
                 bits.take(3);
-                let is_black = (self.n_runs % 2 == 1).then_some(());
-                self.run(bits, is_black)?;
-                self.run(bits, is_black.xor(Some(())))?;
+                let colours = match self.n_runs % 2 {
+                    0 => [Colour::White, Colour::Black],
+                    _ => [Colour::Black, Colour::White],
+                };
+                self.run(bits, colours[0])?;
+                self.run(bits, colours[1])?;
                 self.catch_up(b1, next)
             }
             // The run goes on below one above.
