@@ -240,7 +240,7 @@ pub fn an_identity_lasts_as_long_as_the_object(subject: &Subject) {
     (subject.put)("changes", &bytes(5000));
     let first = identify(subject, "changes").expect("it is there");
     assert_eq!(identify(subject, "changes").expect("it is there"), first);
-    let mut replaced = vec![bytes(5001), bytes(4999)];
+    let mut replaced = vec![bytes(5001), bytes(4999), bytes(50_000)];
     if subject.marks == Marks::Versions {
         replaced.push(bytes(5000).into_iter().rev().collect());
     }

@@ -121,6 +121,7 @@ fn redis_keeps_the_contract_and_says_what_is_wrong() {
     redis(at, &[b"SET", b"trainer/of another prefix", b"x"]).unwrap();
     let subject = Subject { objects, put: Box::new(put), marks: Marks::Lengths };
     all(&subject);
+    a_value_that_is_gone_is_not_found(at, &url);
     let view = View::start(subject.objects).unwrap();
     let error = view.identity("no-string").unwrap_err().to_string();
     assert!(
@@ -152,6 +153,21 @@ fn redis_keeps_the_contract_and_says_what_is_wrong() {
     drop(server);
     let error = refusal(open(&format!("redis://{at}/0"), &options));
     assert!(matches!(error, StorageError::Unreachable { .. }), "{error}");
+}
+
+/// It was listed, and is asked for as a whole.
+fn a_value_that_is_gone_is_not_found(at: std::net::SocketAddr, url: &str) {
+    redis(at, &[b"SET", b"train*/evicted", b"0123"]).unwrap();
+    let objects = open(url, &Options::default());
+    let view = View::start(objects.clone()).unwrap();
+    let expected = Some(view.identity("evicted").unwrap());
+    redis(at, &[b"DEL", b"train*/evicted"]).unwrap();
+    let mut fetcher = Fetcher::start(objects, NonZero::<usize>::MIN).unwrap();
+    let (object, range) = ("evicted".into(), 0..4);
+    let timeout = Duration::from_secs(60);
+    fetcher.submit(Fetch { tag: 1, object, range, expected, timeout });
+    let error = fetcher.poll(timeout).unwrap().result.unwrap_err();
+    assert!(matches!(error, StorageError::NotFound { .. }), "{error}");
 }
 
 /// Answers with the length of a value on none but the second connection.
