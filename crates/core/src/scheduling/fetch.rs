@@ -357,7 +357,7 @@ impl FetchQueue {
                 if cause == Cause::Requests {
                     self.window.limits();
                 }
-                self.waiting.begin(cause, now);
+                self.waiting.begin(self.booked_as(cause, now), now);
                 self.wake_at(now).map_or(FetchStep::Idle, FetchStep::WakeAt)
             }
         }

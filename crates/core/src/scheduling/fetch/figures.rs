@@ -2,6 +2,7 @@
 //!
 //! Plain numbers; the queue keeps them, and stats, metrics and reports show them.
 
+use super::FetchQueue;
 use crate::ids::Ns;
 
 /// The state and the counts of a [`FetchQueue`](super::FetchQueue).
@@ -104,9 +105,10 @@ pub struct FetchWaits {
     pub bytes_ns: u64,
     /// The reorder buffer is full: the consumer, or one late position, is the limit.
     pub reorder_ns: u64,
-    /// Failed requests wait to be retried, and hold the places of others.
+    /// Failed requests wait to be retried, and hold the places of others or are all that is left to request; or the
+    /// store is asked too much, and few requests are admitted.
     pub retry_ns: u64,
-    /// All that was offered is requested.
+    /// All that was offered is requested, and nothing waits to be retried.
     pub offer_ns: u64,
 }
 
@@ -118,6 +120,25 @@ pub(super) enum Cause {
     Reorder,
     Retry,
     Offer,
+}
+
+impl FetchQueue {
+    /// The wait under which time is booked in which nothing new is requested: what a store refuses makes the window
+    /// small, and is neither its latency nor a lack of offers.
+    pub(super) fn booked_as(&self, cause: Cause, now: Ns) -> Cause {
+        let was_throttled = |at: Ns| now < at.plus(self.config.timeout_ns);
+        match cause {
+            Cause::Offer if !self.retries.is_empty() => Cause::Retry,
+            Cause::Requests if self.throttled_at.is_some_and(was_throttled) => {
+                Cause::Retry
+            }
+            Cause::Requests
+            | Cause::Bytes
+            | Cause::Reorder
+            | Cause::Retry
+            | Cause::Offer => cause,
+        }
+    }
 }
 
 /// What is being waited for, and since when.
