@@ -208,7 +208,16 @@ impl Location {
                 let name = percent_decoded(name).filter(|name| !name.contains('/'))?;
                 (Store::Http(format!("{scheme}://{folder}/")), name)
             }
-            Store::Redis(_) | Store::Cql(_) => return None,
+            Store::Redis(url) => {
+                let (server, prefix) = url.split_once("?prefix=")?;
+                let (folder, name) = match prefix.rsplit_once('/') {
+                    Some((folder, name)) => (format!("{folder}/"), name),
+                    None => (String::new(), prefix),
+                };
+                let above = Store::Redis(format!("{server}?prefix={folder}"));
+                (above, percent_decoded(name).filter(|name| !name.contains('/'))?)
+            }
+            Store::Cql(_) => return None,
         };
         let options = self.options.clone();
         (!name.is_empty()).then_some((Self { store, options }, name))

@@ -170,6 +170,70 @@ fn a_value_that_is_gone_is_not_found(at: std::net::SocketAddr, url: &str) {
     assert!(matches!(error, StorageError::NotFound { .. }), "{error}");
 }
 
+/// As `bothends upload` writes a list next to the samples of shards.
+#[test]
+fn one_key_of_redis_is_named_by_a_prefix_that_is_its_name() {
+    let Some(server) = valkey("one key of Redis").unwrap() else { return };
+    let at = server.at;
+    for (key, text) in
+        [("set/a 1/samples.jsonl", "{}"), ("top.tar", "x"), ("img.d/1", "x")]
+    {
+        redis(at, &[b"SET", key.as_bytes(), text.as_bytes()]).unwrap();
+    }
+    for (prefix, file) in [
+        ("set/a%201/samples.jsonl", "samples.jsonl"),
+        ("top.tar", "top.tar"),
+        ("img.d", ""),
+        ("set/", ""),
+    ] {
+        let url = format!("redis://{at}/0?prefix={prefix}");
+        let (view, found) = bothends_storage::around(&url, &Options::default()).unwrap();
+        assert_eq!(found, file, "{prefix}");
+        if !file.is_empty() {
+            view.identity(file).unwrap();
+        }
+    }
+}
+
+/// A node of a cluster of so many; it has a key.
+fn node(n_nodes: usize) -> std::net::SocketAddr {
+    use std::io::{BufRead, BufReader, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let info = format!("cluster_state:ok\r\ncluster_size:{n_nodes}\r\n");
+    let serve = move |mut stream: std::net::TcpStream| {
+        for line in BufReader::new(stream.try_clone().unwrap()).lines() {
+            let answer = match line.unwrap_or_default().as_str() {
+                "INFO" => format!("${}\r\n{info}\r\n", info.len()),
+                "SCAN" => "*2\r\n$1\r\n0\r\n*1\r\n$1\r\na\r\n".to_owned(),
+                "STRLEN" => ":4\r\n".to_owned(),
+                _ => continue,
+            };
+            if stream.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let serve = serve.clone();
+            std::thread::spawn(move || serve(stream.unwrap()));
+        }
+    });
+    at
+}
+
+#[test]
+fn a_part_of_a_cluster_is_not_taken_for_the_data_set() {
+    let open_node =
+        |n_nodes| open(&format!("redis://{}/0", node(n_nodes)), &Options::default());
+    let view = View::start(open_node(2)).unwrap();
+    let error = bothends_dataset::Storage::list(&view, "").unwrap_err().to_string();
+    assert!(error.contains("is part of a cluster, which is not supported"), "{error}");
+    let view = View::start(open_node(1)).unwrap();
+    assert_eq!(bothends_dataset::Storage::list(&view, "").unwrap().len(), 1);
+}
+
 /// Answers with the length of a value on none but the second connection.
 fn half_dead() -> std::net::SocketAddr {
     use std::io::{BufRead, BufReader, Write};

@@ -29,6 +29,8 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const ANSWER_WITHIN: Duration = Duration::from_secs(4);
 /// Keys that the server looks at for one part of a listing.
 const SCAN_COUNT: u32 = 1000;
+/// What a server says of its cluster: some twenty lines.
+const LONGEST_INFO: usize = 16 << 10;
 /// The longest part of a listing that is read: keys that name files have at most 4,095 bytes each.
 const LONGEST_SCAN: usize = 8 << 20;
 
@@ -271,6 +273,25 @@ impl Redis {
         Ok(Identity { len, modified: None, etag: None })
     }
 
+    /// A node of a cluster lists its own keys alone: a part of the data set, and nobody would notice.
+    async fn refuse_part_of_cluster(&self, place: &str) -> Result<(), StorageError> {
+        let request = cmd("CLUSTER").arg("INFO").get_packed_command();
+        let asked = async {
+            let mut replies = self.values.ask(&request, LONGEST_INFO).await?;
+            let info = replies.text().await?;
+            self.values.end(replies)?;
+            Ok::<_, Failed>(info)
+        };
+        // Most servers are in no cluster, and say so by an error.
+        let n_nodes = asked.await.map_or(1, |info| n_nodes(&info));
+        match n_nodes {
+            0 | 1 => Ok(()),
+            _ => {
+                Err(StorageError::Refused { place: place.to_owned(), why: in_cluster() })
+            }
+        }
+    }
+
     /// One step of a listing: keys that were not seen, with the lengths of those that are strings.
     async fn scan(
         &self,
@@ -322,6 +343,10 @@ struct Scan {
 }
 
 impl Scan {
+    fn is_first(&self) -> bool {
+        self.cursor == "0"
+    }
+
     fn is_new(&mut self, key: &str) -> bool {
         let [one, other] = &self.hashers;
         self.seen.insert((one.hash_one(key), other.hash_one(key)))
@@ -347,6 +372,11 @@ impl Objects for Redis {
         let scan = Scan { cursor, is_done: false, seen, hashers };
         let found = stream::unfold(Some(scan), move |scan| async move {
             let mut scan = scan.filter(|scan| !scan.is_done)?;
+            if scan.is_first()
+                && let Err(error) = self.refuse_part_of_cluster(&self.shown(prefix)).await
+            {
+                return Some((stream::iter(vec![Err(error)]), None));
+            }
             Some(match self.scan(&mut scan, prefix).await {
                 Ok(listed) => {
                     let listed = listed.into_iter().map(Ok).collect::<Vec<_>>();
@@ -464,14 +494,21 @@ fn told(place: &str, error: &RedisError) -> StorageError {
                 "the key does not hold a string; store each object as one".to_owned();
             StorageError::Refused { place, why }
         }
-        "MOVED" | "ASK" => {
-            let why = "the server is part of a cluster, which is not supported; use one server \
-                       or a proxy"
-                .to_owned();
-            StorageError::Refused { place, why }
-        }
+        "MOVED" | "ASK" => StorageError::Refused { place, why: in_cluster() },
         _ => StorageError::Refused { place, why: format!("the server answered {code}") },
     }
+}
+
+fn in_cluster() -> String {
+    "the server is part of a cluster, which is not supported; use one server or a proxy"
+        .to_owned()
+}
+
+/// How many nodes have keys, as `CLUSTER INFO` says.
+fn n_nodes(info: &[u8]) -> u64 {
+    let info = String::from_utf8_lossy(info);
+    let size = info.lines().find_map(|line| line.strip_prefix("cluster_size:"));
+    size.and_then(|size| size.trim().parse().ok()).unwrap_or(1)
 }
 
 /// A pattern that matches the text itself.
