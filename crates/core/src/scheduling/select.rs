@@ -149,14 +149,24 @@ impl StrategyConfig {
         ]
     }
 
+    /// What is there for comparisons alone: the first rules of `ordered`, and the other readings of what is
+    /// published of `mte` and `wrr`.
+    fn for_comparison() -> [Self; 3] {
+        let mte = MteConfig { time: MteTime::WithStep, ..MteConfig::default() };
+        let wrr = WrrConfig { weight: WrrWeight::ByRates };
+        [Self::OrderedBaseline, Self::Mte(mte), Self::Wrr(wrr)]
+    }
+
     /// The strategy's name on the command line and in results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
             Self::Csd => "csd",
-            Self::Mte(_) => "mte",
-            Self::Wrr(_) => "wrr",
+            Self::Mte(MteConfig { time: MteTime::Preprocess, .. }) => "mte",
+            Self::Mte(MteConfig { time: MteTime::WithStep, .. }) => "mte-with-step",
+            Self::Wrr(WrrConfig { weight: WrrWeight::Fixed(_) }) => "wrr",
+            Self::Wrr(WrrConfig { weight: WrrWeight::ByRates }) => "wrr-by-rates",
             Self::Relaxed => "relaxed",
             Self::Ordered => "ordered",
             Self::OrderedBaseline => "ordered-baseline",
@@ -252,11 +262,29 @@ impl FromStr for StrategyConfig {
     type Err = UnknownStrategy;
 
     fn from_str(name: &str) -> Result<Self, UnknownStrategy> {
-        let baseline = (Self::OrderedBaseline.name(), Self::OrderedBaseline);
-        let found =
-            Self::all().into_iter().chain([baseline]).find(|known| known.0 == name);
+        let others = Self::for_comparison().map(|config| (config.name(), config));
+        let found = Self::all().into_iter().chain(others).find(|known| known.0 == name);
         found
             .map(|(_, config)| config)
             .ok_or_else(|| UnknownStrategy { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reading_of_what_was_published_has_a_name_of_its_own() {
+        let all = StrategyConfig::all().map(|(name, config)| (name.to_owned(), config));
+        let others = StrategyConfig::for_comparison()
+            .map(|config| (config.name().to_owned(), config));
+        let mut names: Vec<_> = all.into_iter().chain(others).collect();
+        for (name, config) in &names {
+            assert_eq!(name.parse::<StrategyConfig>().as_ref(), Ok(config));
+            assert_eq!(config.to_string(), *name);
+        }
+        names.dedup_by(|one, other| one.0 == other.0);
+        assert_eq!(names.len(), 9);
     }
 }
