@@ -4,6 +4,7 @@ import argparse
 import datetime
 import random
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -51,7 +52,7 @@ def arguments(about):
     matrix.add_arguments(parser)
     options = parser.parse_args()
     options.workers = options.workers or [max(1, len(runner.processors()) - 1)]
-    options.blocks = options.blocks or (3 if options.quick else 7)
+    options.blocks = options.blocks or (figures.LEAST_BLOCKS if options.quick else 7)
     options.seconds = options.seconds or (3.0 if options.quick else 10.0)
     return options
 
@@ -108,15 +109,20 @@ class Evaluation:
         """How the figures came about, line by line."""
         given = {str(path) for path in (self.options.images, self.options.cifar) if path}
         called = [path.absolute().name if str(path) in given else "generated" for path in self.data.values()]
-        programs = sorted({line["program"] for line in self.results.lines})
+        programs = sorted({program_of(line) for line in self.results.lines})
         command = Path(sys.argv[0]).name + " " + shlex.join(sys.argv[1:])
         return [
             f"scripts/{command.strip()}; {datetime.date.today()}; {', '.join(programs)}",
             f"{runner.machine()}; images: {', '.join(called)}",
             "Measured: everything, on this machine, in turns (ABBA). Emulated: devices (their pace is "
-            "held to a model's) and accelerators other than `none`. Medians of blocks with 95 % "
-            "bootstrap intervals; a gain or a loss is named only where the whole interval shows it.",
+            "held to a model's) and accelerators other than `none`. Medians of blocks with intervals by order "
+            f"statistics ({self.coverage()}); a gain or a loss is named only where the whole interval shows it.",
         ]
+
+    def coverage(self):
+        """What the intervals hold, for every number of blocks that a cell has."""
+        numbers = sorted({len(self.results.blocks(cell)) for cell in self.cells} - {0})
+        return "; ".join(map(figures.coverage, numbers)) or "no whole block yet"
 
     def groups(self):
         """Cells that share a baseline: (heading, cells)."""
@@ -137,6 +143,25 @@ class Evaluation:
         print(markdown)
         (self.options.out / f"{name}.md").write_text(markdown)
         runner.say(f"written: {self.options.out}/{name}.md, results.jsonl")
+        failures = self.results.failures(self.cells)
+        for cell, why in failures:
+            runner.say(f"error: {runner.host(cell)}, accelerator {cell.accelerator}, {cell.words()}: {why}")
+        if failures:
+            sys.exit(1)
+
+
+def run(main):
+    """Runs a script. One that is interrupted keeps the runs that it has made."""
+    try:
+        main()
+    except KeyboardInterrupt:
+        runner.say("interrupted; with the same arguments it goes on from here")
+        sys.exit(128 + signal.SIGINT)
+
+
+def program_of(line):
+    """A run's program, as it is called and with the digest that results.jsonl has of it."""
+    return f"{line['program']}, digest {line['made_with']['program'][:16]}"
 
 
 def table(head, rows):

@@ -1,37 +1,68 @@
 """From paired runs to a median with an interval, and to what may be said of it."""
 
-import random
+import math
 import statistics
 
-RESAMPLES = 2000
-SEED = 1
-# An emulated device whose batches come later than its model has them, by more than this part of their
-# number or of the epoch's time, is slower than what it is to emulate.
+# What an interval is to hold the true median with, at least.
+CONFIDENCE = 0.95
+# An emulated device whose batches come later than its model has them, by more than this part of the
+# epoch's time in all, is slower than what it is to emulate. `bothends run` has the same bound.
 LATE_PART = 0.01
 MARK = " †"
 NOTE = (
-    "† The emulator's host could not keep the model's pace: in at least one run of this row more than 1 % of a "
-    "device's batches were late, or they were late by more than 1 % of the epoch. The figures are of this machine and "
-    "not of the modelled device. Give it more cores or model a slower device."
+    "† The emulator's host could not keep the model's pace: in at least one run of this row a device's batches were "
+    "late by more than 1 % of the epoch. The figures are of this machine and not of the modelled device. Give it more "
+    "cores or model a slower device."
 )
 
 
+def bounds(n):
+    """Which of `n` sorted values, counted from 0 and from either end, bound the narrowest interval
+    that holds the median of what they are drawn from with CONFIDENCE, and with what it does; None
+    where not even the smallest and the largest do. It is exact for values of any distribution: each is
+    above the median or below it, as a coin falls."""
+    found = None
+    outside = 0.0
+    for k in range(n // 2):
+        outside += 2 * math.comb(n, k) / 2**n
+        if 1 - outside >= CONFIDENCE:
+            found = k, 1 - outside
+    return found
+
+
+LEAST_BLOCKS = next(n for n in range(1, 100) if bounds(n))
+
+
 def interval(values):
-    """Median of `values` and its 95 % bootstrap interval (percentiles of resampled medians; the
-    same numbers give the same interval). With less than three values there is none."""
+    """Median of `values` and its interval by order statistics, of at least 95 %; with less than
+    LEAST_BLOCKS values there is none."""
     middle = statistics.median(values)
-    if len(values) < 3:
+    found = bounds(len(values))
+    if found is None:
         return middle, None, None
-    draw = random.Random(SEED)
-    medians = sorted(
-        statistics.median(draw.choices(values, k=len(values))) for _ in range(RESAMPLES)
-    )
-    return middle, medians[int(0.025 * RESAMPLES)], medians[int(0.975 * RESAMPLES) - 1]
+    ordered = sorted(values)
+    return middle, ordered[found[0]], ordered[-1 - found[0]]
+
+
+def coverage(n):
+    """What the interval of `n` blocks is, in words."""
+    blocks = f"{n} block{'s' if n > 1 else ''}"
+    found = bounds(n)
+    if found is None:
+        return f"{blocks}: no interval, which takes {LEAST_BLOCKS}, and no gain or loss is named"
+    k, held = found
+    ends = "from the smallest to the largest"
+    if k:
+        n_out = f"{k} " if k > 1 else ""
+        ends = f"without the {n_out}smallest and the {n_out}largest"
+    return f"{blocks}: {ends}, which holds the true median with {100 * held:.1f} %"
 
 
 def verdict(low, high, better="more"):
-    """A gain or a loss only where the whole interval is on one side of 1."""
-    if low is None or low <= 1 <= high:
+    """A gain or a loss only where the whole interval is on one side of 1, and nothing without one."""
+    if low is None:
+        return "too few blocks"
+    if low <= 1 <= high:
         return "no difference shown"
     is_more = low > 1
     return "gain" if is_more == (better == "more") else "loss"
@@ -51,12 +82,10 @@ def ratios(blocks, quantity):
 
 def is_behind(device, seconds):
     """Whether an emulated device did not keep its model's pace in an epoch of so many seconds.
-    Programs that do not count late completions leave that unknown: no."""
-    late = device.get("late_completions") or 0
+    Programs and devices that do not count it leave that unknown: no."""
     # All of it, else at least the largest.
     lateness = device.get("lateness_seconds") or device.get("max_lateness_seconds") or 0.0
-    completed = device["batches"] + device.get("wasted", 0)
-    return late > LATE_PART * completed or lateness > LATE_PART * seconds
+    return lateness > LATE_PART * seconds
 
 
 def marked(name, runs):

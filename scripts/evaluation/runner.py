@@ -2,8 +2,9 @@
 
 Every cell is run in blocks of four, baseline, cell, cell, baseline (ABBA). Each run is one line of
 JSON in the results file, with its cell, block and place; what stands there is not run again. A run
-that fails stands there too, with its reason, and is not tried again in that file. A file whose runs
-were made with other data or options is refused (conditions.py).
+that fails stands there too, with its reason, and is not tried again in that file, unless a signal
+ended it: that is nothing of the cell. A file whose runs were made with other data or options is
+refused (conditions.py).
 """
 
 import datetime
@@ -12,6 +13,8 @@ import json
 import os
 import re
 import shutil
+import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -115,11 +118,12 @@ class Programs:
         known = self.data_sets.get(recipe)
         return ({"data": known} if known else {}) | self.common
 
-    def command(self, cell, repeat, host_rate=None):
+    def command(self, cell, repeat, host_rate=None, accelerator=None):
+        accelerator = accelerator or self.accelerator(cell)
         host = ",".join(map(str, self.of_host))
         words = ["taskset", "-c", host, self.bothends, "run", "--data", self.data[cell.recipe]]
         words += ["--recipe", cell.recipe, "--workers", cell.workers, "--strategy", cell.strategy]
-        words += ["--repeat", repeat, "--accelerator", self.accelerator(cell), "--json", "-"]
+        words += ["--repeat", repeat, "--accelerator", accelerator, "--json", "-"]
         if cell.strategy == "mte":
             words += ["--memory", self.memory_mib(cell, repeat)]
         for _ in range(cell.count):
@@ -142,12 +146,13 @@ class Programs:
 
         return re.sub(r"rate=([\d.]+)x", absolute, cell.device)
 
-    def accelerator(self, cell):
+    def accelerator(self, cell, host_rate=None):
+        """One relative to the host is so to `host_rate`, else to the calibration."""
         if cell.accelerator == "none":
             return "host"
         if cell.accelerator.endswith("x"):
-            factor = float(cell.accelerator[:-1])
-            return f"sim:{factor * self.rates[host(cell)]['images_per_s']:.1f}"
+            known = host_rate or self.rates[host(cell)]["images_per_s"]
+            return f"sim:{float(cell.accelerator[:-1]) * known:.1f}"
         return f"sim:{cell.accelerator}"
 
     def calibrate(self, cell):
@@ -172,19 +177,30 @@ class Programs:
     def once(self, cell, repeat):
         result = self.run(self.command(cell, repeat))
         if "error" in result:
-            sys.exit(f"error: {result['error']}")
+            sys.exit(f"error: {result['error'].removeprefix('error: ')}")
         return result["epochs"][-1]
 
     def run(self, command):
-        """The result's JSON, or {"error": why}."""
+        """The result's JSON, or {"error": why} with what the program ended with."""
         try:
             ran = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S)
         except subprocess.TimeoutExpired:
             return {"error": f"did not end within {LONGEST_S} s"}
         if ran.returncode:
-            lines = ran.stderr.strip().splitlines() or ["ended without a word"]
-            return {"error": lines[-1]}
+            return failure(ran.returncode, ran.stderr)
         return json.loads(ran.stdout)
+
+
+def failure(returncode, said):
+    """Why a program failed: the signal that ended it, else its last error, else its last words."""
+    # A program that ends itself after a signal says so as shells do.
+    number = -returncode if returncode < 0 else returncode - 128
+    if number > 0:
+        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+        return {"error": f"ended by {name}", "returncode": returncode, "signal": name}
+    lines = said.strip().splitlines() or [f"ended with status {returncode} and without a word"]
+    errors = [line for line in lines if line.startswith("error:")] or lines
+    return {"error": errors[-1], "returncode": returncode}
 
 
 class Results:
@@ -197,7 +213,9 @@ class Results:
         if path.exists():
             # A line that a killed evaluation left half written is run again.
             whole = path.read_text().split("\n")[:-1]
-            self.lines = [json.loads(line) for line in whole]
+            lines = [json.loads(line) for line in whole]
+            # What a signal ended is run again. It stays in the file, where the later run counts.
+            self.lines = [line for line in lines if "signal" not in line]
             path.write_text("".join(line + "\n" for line in whole))
 
     def find(self, key, block, place):
@@ -222,6 +240,12 @@ class Results:
     def failure(self, cell):
         mine = (line for line in self.lines if line["key"] == cell.key())
         return next((line["error"] for line in mine if "error" in line), None)
+
+
+    def failures(self, cells):
+        """(cell, why) of those that failed."""
+        found = ((cell, self.failure(cell)) for cell in cells)
+        return [(cell, why) for cell, why in found if why]
 
 
 def refuse_others(folder, programs, results):
@@ -273,12 +297,32 @@ def host_rate(results, cell, block):
     """What the host alone made at the beginning of this block, unless an accelerator held it up:
     the machine may have become faster or slower since the calibration."""
     first = results.find(cell.key(), block, 0)
-    if first is None or "error" in first:
+    if first is None or "error" in first or is_held_up(first):
         return None
-    epoch = first["result"]["epochs"][-1]
-    utilisation = epoch["accelerator"]["utilisation"]
-    is_limit = utilisation is None or utilisation < 0.9
-    return epoch["images_per_s"] if is_limit else None
+    return first["result"]["epochs"][-1]["images_per_s"]
+
+
+def is_held_up(line):
+    utilisation = line["result"]["epochs"][-1]["accelerator"]["utilisation"]
+    return utilisation is not None and utilisation >= 0.9
+
+
+def accelerator(programs, results, what):
+    """The same for the four runs of a block, and relative to what the host alone made before it: the
+    median of three runs, of which a single disturbed one does not matter."""
+    cell, block, _ = what
+    first = results.find(cell.key(), block, 0)
+    if first and "accelerator" in first:
+        return first["accelerator"]
+    known = [programs.rates[host(cell)]["images_per_s"]]
+    for line in results.lines:
+        other = matrix.Cell(**line["cell"])
+        if "error" in line or ORDER[line["place"]] != "baseline" or host(other) != host(cell):
+            continue
+        # What held the host up says nothing of it, unless it grows with the host.
+        if not is_held_up(line) or other.accelerator.endswith("x"):
+            known.append(line["result"]["epochs"][-1]["images_per_s"])
+    return programs.accelerator(cell, statistics.median(known[-3:]))
 
 
 def run_one(programs, results, what):
@@ -286,9 +330,12 @@ def run_one(programs, results, what):
     ran = cell if ORDER[place] == "cell" else cell.baseline()
     say(f"  {host(cell)}, accelerator {cell.accelerator}: {ran.words()}")
     repeat = programs.repeat(cell, programs.seconds)
-    result = programs.run(programs.command(ran, repeat, host_rate(results, cell, block)))
+    consumer = accelerator(programs, results, what)
+    command = programs.command(ran, repeat, host_rate(results, cell, block), consumer)
+    result = programs.run(command)
     line = {"key": cell.key(), "block": block, "place": place, "cell": asdict(cell)}
     line |= {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")}
     line |= {"program": programs.called, "made_with": programs.made_with(cell.recipe)}
-    line |= {"error": result["error"]} if "error" in result else {"result": result}
+    line |= {"accelerator": consumer}
+    line |= result if "error" in result else {"result": result}
     results.add(line)

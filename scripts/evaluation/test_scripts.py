@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -155,11 +157,54 @@ class Resuming(Scripts):
         self.refused(BOTH[1], *self.images("a"))
 
     def test_fewer_blocks_than_there_are_show_only_these(self):
-        self.made(BOTH[0], *self.images("a"), "--blocks", 3)
-        for n_blocks, has_interval in [(3, True), (1, False)]:
-            table = self.made(BOTH[0], *self.images("a"), "--blocks", n_blocks)
-            row = rows(table)[-1]
-            self.assertEqual(" to " in row, has_interval, row)
+        self.made(BOTH[0], *self.images("a"), "--blocks", 7)
+        for n_blocks, said in [(7, "98.4 %"), (6, "96.9 %"), (3, "no interval"), (1, "no interval")]:
+            for script in BOTH:
+                table = self.made(script, *self.images("a"), "--blocks", n_blocks)
+                row = rows(table)[-1]
+                self.assertEqual(" to " in row, n_blocks >= 6, row)
+                self.assertEqual("too few blocks" in row, n_blocks < 6, row)
+                self.assertIn(said, table)
+                self.assertNotIn("bootstrap", table)
+
+
+class Failing(Scripts):
+    def test_a_cell_that_failed_is_said_and_ends_with_1(self):
+        self.stub.write_text(self.stub.read_text().replace("*--csd*) ", "*--csd*) echo 'error: no preset' >&2; exit 2; "))
+        for script in BOTH:
+            ran = self.call(script, *self.images("a"))
+            self.assertEqual(ran.returncode, 1, ran.stderr)
+            self.assertRegex(ran.stderr, r"(?m)^error: .*ordered, 1 x newport: error: no preset$")
+        self.assertIn("no preset", self.call(BOTH[0], *self.images("a")).stdout)
+
+    def test_an_interrupt_is_one_line_and_the_runs_are_kept(self):
+        self.made(BOTH[0], *self.images("a"))
+        slow = self.stub.read_text().replace('case', 'touch "{folder}/started"; sleep 60\ncase'.format(folder=self.folder), 1)
+        self.stub.write_text(slow)
+        env = os.environ | {"BOTHENDS": str(self.stub), "PATH": f"{self.folder}:{os.environ['PATH']}"}
+        words = [SCRIPTS / BOTH[0], "--out", self.folder / "slow", "--seconds", 5, *CELL, *self.images("a")]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        script = subprocess.Popen(list(map(str, words)), env=env, start_new_session=True, **pipes)
+        while not (self.folder / "started").exists():
+            self.assertIsNone(script.poll(), "it ended before it ran anything")
+            time.sleep(0.01)
+        os.killpg(script.pid, signal.SIGINT)
+        _, said = script.communicate(timeout=60)
+        self.assertEqual(script.returncode, 130)
+        self.assertNotIn("Traceback", said)
+        self.assertRegex(said, r"interrupted; with the same arguments it goes on from here\n\Z")
+
+    def test_a_device_that_died_leaves_its_row_without_joules_and_says_why(self):
+        why = "not counted here: busy seconds of device 0"
+        made = json.loads((self.folder / "with-device.json").read_text())
+        made["energy"] |= {"totals": [], "remarks": ["no meter `rapl` here", why]}
+        (self.folder / "with-device.json").write_text(json.dumps(made))
+        text = self.made(BOTH[1], *self.images("a"))
+        modelled = text[text.index(": modelled"):]
+        self.assertIn("| host alone | 2.00 | 4.00 | 6.00 | 1 |", modelled)
+        self.assertIn("| ordered, 1 x newport | - | - | - | - | not known |", modelled)
+        self.assertIn(f"ordered, 1 x newport: 2 of 2 runs ({why})", modelled)
+        self.assertNotIn("measured", text[text.index("##"):])
 
 
 class Options(Scripts):
@@ -179,7 +224,9 @@ class Options(Scripts):
 
     def test_bothends_names_the_program(self):
         said = self.made(BOTH[0], *self.images("a"))
-        self.assertIn(f"program {self.stub}", said)
+        results = (self.out / "results.jsonl").read_text().splitlines()
+        digest = json.loads(results[0])["made_with"]["program"]
+        self.assertIn(f"program {self.stub}, digest {digest[:16]}", said)
         self.assertNotIn("commit", said)
         env = {"BOTHENDS": str(self.folder / "none")}
         self.assertIn("BOTHENDS is", self.refused(BOTH[1], *self.images("a"), env=env))
@@ -193,7 +240,6 @@ class LateDevices(Scripts):
 
     def test_a_row_whose_device_fell_behind_is_marked_with_one_note(self):
         for counts in [
-            {"batches": 100, "late_completions": 2, "max_lateness_seconds": 0.001},
             {"batches": 1000, "late_completions": 1, "max_lateness_seconds": 0.06},
             {"batches": 1000, "late_completions": 9, "max_lateness_seconds": 0.01, "lateness_seconds": 0.06},
         ]:
@@ -208,7 +254,10 @@ class LateDevices(Scripts):
             {"batches": 2},
             {"batches": 2, "late_completions": None, "max_lateness_seconds": None},
             {"batches": 0, "late_completions": 0, "max_lateness_seconds": 0.0},
-            {"batches": 100, "late_completions": 1, "max_lateness_seconds": 0.001},
+            # `bothends run` says nothing of these, either.
+            {"batches": 30, "late_completions": 1, "max_lateness_seconds": 0.0002, "lateness_seconds": 0.0002},
+            {"batches": 100, "late_completions": 90, "max_lateness_seconds": 0.001, "lateness_seconds": 0.05},
+            {"batches": 100, "late_completions": None, "max_lateness_seconds": None, "lateness_seconds": None},
         ]:
             for text in self.tables(**counts):
                 self.assertNotIn("†", text)
