@@ -48,7 +48,12 @@ fn a_scenario_is_a_table_that_says_it_is_modelled() -> Result<()> {
     let names: Vec<&str> =
         lines[3..8].iter().filter_map(|l| l.split_whitespace().next()).collect();
     assert_eq!(names, ["cpu", "mte", "wrr", "relaxed", "ordered"]);
-    assert_eq!(lines[8], "(modelled, virtual time; power model cloud)");
+    assert_eq!(
+        lines[8],
+        "kJ of cpu: without devices, which draw power in all other rows"
+    );
+    assert!(lines[9].starts_with("× cpu: one epoch's standard deviation "), "{text}");
+    assert_eq!(lines[10], "(modelled, virtual time; power model cloud)");
     Ok(())
 }
 
@@ -110,6 +115,47 @@ fn epochs_are_told_apart_and_the_first_is_what_it_is_alone() -> Result<()> {
         all["scenarios"][at]["strategies"]["ordered"]["seconds"].as_f64().unwrap()
     };
     assert!(seconds(&three, 1) < seconds(&one, 0));
+    Ok(())
+}
+
+#[test]
+fn flags_that_changed_a_scenario_are_in_its_result() -> Result<()> {
+    let args = ["--scenario", "short-epoch-slow-device", "--strategy", "ordered"];
+    let more = ["--known", "off", "--seeds", "2", "--json", "-"];
+    let output = simulate(&[&args[..], &more].concat())?;
+    ensure!(output.status.success(), "{}", output.status);
+    let json: Value = serde_json::from_slice(&output.stdout)?;
+    let played = &json["scenarios"][0];
+    assert_eq!(played["known"], "off");
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("again.json");
+    std::fs::write(&path, played["scenario"].to_string())?;
+    let path = path.to_str().unwrap();
+    let again = simulate(&["--config", path, "--strategy", "ordered", "--json", "-"])?;
+    ensure!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    assert_eq!(serde_json::from_slice::<Value>(&again.stdout)?, json);
+    Ok(())
+}
+
+#[test]
+fn a_power_model_that_lacks_a_key_names_it() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("mine.json");
+    let presets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs");
+    let read = |file: &str| -> Result<Value> {
+        Ok(serde_json::from_slice(&std::fs::read(presets.join(file))?)?)
+    };
+    let mut mine = read("experiments/steady.json")?;
+    mine["power"] = read("power/cloud.json")?;
+    mine["power"]["host_idle_w"].as_object_mut().unwrap().remove("source");
+    std::fs::write(&path, mine.to_string())?;
+    let output = simulate(&["--config", path.to_str().unwrap()])?;
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(
+        said.contains("is not a scenario: missing field `source` at line 1"),
+        "{said}"
+    );
+    ensure!(output.status.code() == Some(1), "{}", output.status);
     Ok(())
 }
 

@@ -1,7 +1,11 @@
 //! The energy of an epoch, by a model of six numbers: host, devices and accelerator, each idle and
 //! busy. Nothing is measured. The presets are the files of `configs/power`.
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
 
 use crate::play::Outcome;
 
@@ -17,8 +21,11 @@ pub const PRESETS: [(&str, &str); 5] = [
 /// The preset of a scenario that does not name one.
 const DEFAULT: &str = "cloud";
 
+/// Follows the name of a preset if the model has other numbers than that.
+const ALTERED: &str = " (altered)";
+
 /// Watts. A device or accelerator that is present draws power whether it is used or not.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Power {
     /// What results call the model.
@@ -40,7 +47,7 @@ pub struct Power {
 }
 
 /// A number and where it comes from.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constant {
     /// Watts.
@@ -48,22 +55,46 @@ pub struct Constant {
     /// A short citation, or the word `uncalibrated`.
     pub source: String,
     /// Why this number.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 /// A preset's name, or a model in full.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone)]
 pub(crate) enum PowerSpec {
     Preset(String),
     Full(Box<Power>),
+}
+
+/// By hand, as an untagged enum would hide which key is wrong.
+impl<'de> Deserialize<'de> for PowerSpec {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = PowerSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a power model, or its object")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<PowerSpec, E> {
+                Ok(PowerSpec::Preset(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PowerSpec, A::Error> {
+                let power = Power::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(PowerSpec::Full(Box::new(power)))
+            }
+        }
+        from.deserialize_any(Either)
+    }
 }
 
 impl Power {
     /// The requested model, or else what to write instead.
     pub(crate) fn of(spec: Option<&PowerSpec>) -> Result<Self, String> {
         let power = match spec {
-            Some(PowerSpec::Full(power)) => (**power).clone(),
+            Some(PowerSpec::Full(power)) => power.told_from_preset(),
             Some(PowerSpec::Preset(name)) => Self::named(name)?,
             None => Self::named(DEFAULT)?,
         };
@@ -85,16 +116,28 @@ impl Power {
         serde_json::from_str(json).map_err(|e| format!("preset {name}: {e}"))
     }
 
-    fn check(&self) -> Result<(), String> {
-        let constants = [
+    /// This model; with a name of its own if a preset has its name and other numbers.
+    fn told_from_preset(&self) -> Self {
+        let watts = |power: &Self| power.constants().map(|(_, constant)| constant.value);
+        let preset = Self::named(&self.name);
+        let is_other = preset.is_ok_and(|preset| watts(&preset) != watts(self));
+        let altered = if is_other { ALTERED } else { "" };
+        Self { name: format!("{}{altered}", self.name), ..self.clone() }
+    }
+
+    fn constants(&self) -> [(&'static str, &Constant); 6] {
+        [
             ("host_idle_w", &self.host_idle_w),
             ("host_worker_w", &self.host_worker_w),
             ("device_idle_w", &self.device_idle_w),
             ("device_busy_w", &self.device_busy_w),
             ("accelerator_idle_w", &self.accelerator_idle_w),
             ("accelerator_busy_w", &self.accelerator_busy_w),
-        ];
-        for (key, constant) in constants {
+        ]
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for (key, constant) in self.constants() {
             let watts = constant.value;
             if !(0.0..=1e6).contains(&watts) {
                 return Err(format!("`{key}` is {watts}; it must be from 0 to 1e6"));
@@ -157,6 +200,18 @@ mod tests {
     }
 
     #[test]
+    fn a_preset_with_other_numbers_is_called_so() {
+        let of = |json: &str| Power::of(Some(&serde_json::from_str(json).unwrap()));
+        let cloud = PRESETS[0].1;
+        assert_eq!(of(cloud).unwrap().name, "cloud");
+        let altered = of(&cloud.replace("\"value\": 400", "\"value\": 300")).unwrap();
+        assert_eq!(altered.name, "cloud (altered)");
+        // Given back, it is what it was.
+        let again = of(&serde_json::to_string(&altered).unwrap()).unwrap();
+        assert_eq!(again, altered);
+    }
+
+    #[test]
     fn a_wrong_model_says_what_to_write() {
         let of = |json: &str| Power::of(Some(&serde_json::from_str(json).unwrap()));
         let unknown = of(r#""clod""#).unwrap_err();
@@ -165,6 +220,21 @@ mod tests {
             "`clod` is not a preset: use cloud, newport, smartssd, dpu-bf2, storage-server, or \
             write an object"
         );
+        let json = PRESETS[0].1;
+        for (wrong, said) in [
+            (json.replacen("\"source\"", "\"sauce\"", 1), "unknown field `sauce`"),
+            (json.replacen("\"about\"", "\"abut\"", 1), "unknown field `abut`"),
+            (
+                json.replace("device_idle_w", "device_busy_w"),
+                "duplicate field `device_busy_w`",
+            ),
+            (r#"{ "name": "mine" }"#.to_owned(), "missing field `about`"),
+            ("5".to_owned(), "expected the name of a power model, or its object"),
+        ] {
+            let error =
+                serde_json::from_str::<PowerSpec>(&wrong).unwrap_err().to_string();
+            assert!(error.contains(said) && error.contains(" at line "), "{error}");
+        }
         let negative = PRESETS[0].1.replace("\"value\": 400", "\"value\": -4");
         let error = of(&negative).unwrap_err();
         assert_eq!(error, "`accelerator_busy_w` is -4; it must be from 0 to 1e6");

@@ -27,7 +27,7 @@ pub use energy::Power;
 pub use play::{
     Outcome, simulate, simulate_epochs, simulate_epochs_of_ranks, simulate_ranks,
 };
-pub use result::{LABEL, ScenarioResult, StrategyResult};
+pub use result::{Deviation, LABEL, ScenarioResult, SeedResult, StrategyResult};
 pub use scenario::{Scenario, ScenarioError};
 pub use sizing::diagnosis;
 pub use table::table;

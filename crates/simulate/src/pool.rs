@@ -23,6 +23,7 @@ mod table;
 use bothends_core::pool::lease::Policy;
 use bothends_core::pool::size::SizeConfig;
 use serde::Serialize;
+use serde_json::Value;
 
 pub use fairness::{entitled, jain};
 pub use lockstep::{Lockstep, LockstepRow};
@@ -32,6 +33,7 @@ pub use table::pool_table;
 
 use crate::remote::nanoseconds;
 use crate::result::LABEL;
+use crate::scenario::with_seeds;
 
 /// A pool with a name, and how it is played.
 #[derive(Debug, Clone)]
@@ -46,6 +48,8 @@ pub struct PoolScenario {
     pub variants: Vec<Variant>,
     /// What is played.
     pub world: World,
+    /// What it was read from; [`Value::Null`] if from nothing.
+    pub file: Value,
 }
 
 /// What a scenario is about.
@@ -210,6 +214,8 @@ pub struct PoolResult {
     pub rows: Vec<PoolRow>,
     /// One for each number of ranks, in a scenario of ranks in lock-step.
     pub lockstep: Vec<LockstepRow>,
+    /// What was played, with these seeds: the file to play it again with.
+    pub scenario: Value,
 }
 
 impl Variant {
@@ -253,6 +259,7 @@ impl PoolScenario {
             seconds: 0.0,
             rows: Vec::new(),
             lockstep: Vec::new(),
+            scenario: with_seeds(&self.file, &self.seeds),
         };
         match &self.world {
             World::Lockstep(lockstep) => result.lockstep = lockstep.rows(&self.seeds),

@@ -14,6 +14,7 @@ mod table;
 use bothends_core::fetch::{Growth, Hedge};
 use bothends_core::ids::Ns;
 use serde::Serialize;
+use serde_json::Value;
 
 pub use beside::{BesideOutcome, BesideWorld, Hosts, Yields, beside};
 pub use network::{Fault, Network};
@@ -22,6 +23,7 @@ pub use scenario::{all, find};
 pub use table::remote_table;
 
 use crate::result::LABEL;
+use crate::scenario::with_seeds;
 use play::median;
 
 /// Records behind a link, with a name and the seeds with which they are fetched.
@@ -37,6 +39,8 @@ pub struct RemoteScenario {
     pub losses: Vec<f64>,
     /// Everything else.
     pub world: RemoteWorld,
+    /// What it was read from; [`Value::Null`] if from nothing.
+    pub file: Value,
 }
 
 /// One epoch of records behind a link.
@@ -144,6 +148,8 @@ pub struct RemoteResult {
     pub seeds: Vec<u64>,
     /// Each delivery, without and with hedges.
     pub rows: Vec<RemoteRow>,
+    /// What was played, with these seeds: the file to play it again with.
+    pub scenario: Value,
 }
 
 impl RemoteScenario {
@@ -166,6 +172,7 @@ impl RemoteScenario {
             bytes_per_s: self.world.network.bytes_per_s,
             seeds: self.seeds.clone(),
             rows,
+            scenario: with_seeds(&self.file, &self.seeds),
         }
     }
 

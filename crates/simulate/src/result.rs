@@ -4,10 +4,13 @@
 use bothends_core::epoch::Recovery;
 use bothends_core::select::StrategyConfig;
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::bound;
+use crate::energy::Power;
 use crate::play::{Outcome, simulate_epochs_of_ranks};
 use crate::scenario::Scenario;
+use crate::world::World;
 
 /// The label of every figure.
 pub const LABEL: &str = "modelled, virtual time";
@@ -34,10 +37,15 @@ pub struct ScenarioResult {
     pub objective: String,
     /// `on`, or `off` if the host does not stand in for lost and late devices.
     pub recovery: &'static str,
+    /// `on`, or `off` if strategies were not told the rates beforehand.
+    pub known: &'static str,
     /// The seeds with which it was played.
     pub seeds: Vec<u64>,
     /// The power model.
     pub power: String,
+    /// What was played, with everything that flags changed: the file to play it again with. `null` if it
+    /// was not read from a file.
+    pub scenario: Value,
     /// The largest speed-up that any scheme could reach; `None` if rates change.
     pub bound: Option<f64>,
     /// By name, in the order requested.
@@ -71,6 +79,35 @@ pub struct StrategyResult {
     pub host_cpu_s: f64,
     /// Seconds in which devices worked.
     pub device_s: f64,
+    /// The energy of everything that is there: devices, too, unless the strategy is `cpu`.
+    pub joules: Option<f64>,
+    /// The standard deviation of an epoch's figures over the seeds; without more than one of them there
+    /// is none.
+    pub sd: Deviation,
+    /// What came of each seed, in the order of the scenario's.
+    pub per_seed: Vec<SeedResult>,
+}
+
+/// Standard deviations (of a sample) over the seeds, in the units of the figures.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Deviation {
+    /// Of the virtual seconds of an epoch.
+    pub seconds: Option<f64>,
+    /// Of the speed-up over `cpu` with the same seed.
+    pub speedup: Option<f64>,
+    /// Of the energy.
+    pub joules: Option<f64>,
+}
+
+/// An epoch with one seed. If it did not end, it has no figures.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct SeedResult {
+    /// The seed.
+    pub seed: u64,
+    /// Virtual seconds of the epoch.
+    pub seconds: Option<f64>,
+    /// Relative to `cpu` with the same seed.
+    pub speedup: Option<f64>,
     /// The energy of everything.
     pub joules: Option<f64>,
 }
@@ -116,8 +153,7 @@ impl Scenario {
                 Sums::of(self, strategy, n_epochs)
             };
             for ((result, cpu), sums) in results.iter_mut().zip(&cpu).zip(played) {
-                let speedup = cpu.seconds / sums.seconds;
-                let sums = sums.result(speedup, result.bound);
+                let sums = sums.result(cpu, result.bound);
                 result.strategies.push((strategy.name(), sums));
             }
         }
@@ -141,8 +177,10 @@ impl Scenario {
                 Recovery::On => "on",
                 Recovery::Off => "off",
             },
+            known: if self.is_known() { "on" } else { "off" },
             seeds: self.seeds.clone(),
             power: self.power.name.clone(),
+            scenario: self.as_file(),
             bound,
             strategies: Vec::new(),
         }
@@ -174,6 +212,16 @@ struct Sums {
     host_cpu_s: f64,
     device_s: f64,
     joules: f64,
+    /// Of each seed by itself.
+    seeds: Vec<Alone>,
+}
+
+/// One seed's epoch.
+#[derive(Debug, Clone, Copy)]
+struct Alone {
+    seed: u64,
+    /// Seconds and joules; `None` if it did not end.
+    used: Option<(f64, f64)>,
 }
 
 impl Sums {
@@ -181,28 +229,37 @@ impl Sums {
     fn of(scenario: &Scenario, strategy: StrategyConfig, n_epochs: u32) -> Vec<Self> {
         let n_seeds = count(scenario.seeds.len());
         let mut each = vec![Self { n_seeds, ..Self::default() }; n_epochs as usize];
-        for worlds in scenario.worlds(strategy) {
-            let mut epochs = simulate_epochs_of_ranks(&worlds, n_epochs).into_iter();
+        for (worlds, &seed) in scenario.worlds(strategy).iter().zip(&scenario.seeds) {
+            let mut epochs = simulate_epochs_of_ranks(worlds, n_epochs).into_iter();
             for sums in &mut each {
-                match epochs.next() {
-                    Some(outcomes) => sums.add_ranks(scenario, &outcomes),
-                    None => sums.some_hang = true,
-                }
+                let used = epochs.next().and_then(|outcomes| {
+                    sums.add_ranks(&scenario.power, worlds, &outcomes)
+                });
+                sums.some_hang |= used.is_none();
+                sums.seeds.push(Alone { seed, used });
             }
         }
         each
     }
 
-    fn add_ranks(&mut self, scenario: &Scenario, outcomes: &[Outcome]) {
-        self.seconds += outcomes.iter().map(|o| o.seconds).fold(0.0, f64::max);
-        for (rank, outcome) in scenario.ranks.iter().zip(outcomes) {
-            self.add(outcome);
-            self.joules += scenario.power.joules(outcome, rank.devices.len());
-        }
+    /// The seconds and joules of this epoch, if it ended. `worlds` have the devices that there are: the
+    /// host alone has none that draw power.
+    fn add_ranks(
+        &mut self,
+        power: &Power,
+        worlds: &[World],
+        outcomes: &[Outcome],
+    ) -> Option<(f64, f64)> {
+        let seconds = outcomes.iter().map(|o| o.seconds).fold(0.0, f64::max);
+        let ranks = worlds.iter().zip(outcomes);
+        let joules = ranks.map(|(world, o)| power.joules(o, world.devices.len())).sum();
+        self.seconds += seconds;
+        self.joules += joules;
+        outcomes.iter().for_each(|outcome| self.add(outcome));
+        outcomes.iter().all(|outcome| outcome.ended).then_some((seconds, joules))
     }
 
     fn add(&mut self, outcome: &Outcome) {
-        self.some_hang |= !outcome.ended;
         self.rank_s += outcome.seconds;
         self.idle_s += outcome.idle * outcome.seconds;
         self.peak_waiting = self.peak_waiting.max(outcome.peak_waiting);
@@ -215,7 +272,9 @@ impl Sums {
         self.device_s += outcome.device_s;
     }
 
-    fn result(&self, speedup: f64, bound: Option<f64>) -> StrategyResult {
+    fn result(&self, cpu: &Self, bound: Option<f64>) -> StrategyResult {
+        let speedup = cpu.seconds / self.seconds;
+        let per_seed = self.per_seed(cpu);
         let if_ended = |value: f64| (!self.some_hang).then_some(value);
         StrategyResult {
             ended: !self.some_hang,
@@ -230,8 +289,34 @@ impl Sums {
             host_cpu_s: self.host_cpu_s / self.n_seeds,
             device_s: self.device_s / self.n_seeds,
             joules: if_ended(self.joules / self.n_seeds),
+            sd: Deviation {
+                seconds: deviation(per_seed.iter().map(|seed| seed.seconds)),
+                speedup: deviation(per_seed.iter().map(|seed| seed.speedup)),
+                joules: deviation(per_seed.iter().map(|seed| seed.joules)),
+            },
+            per_seed,
         }
     }
+
+    fn per_seed(&self, cpu: &Self) -> Vec<SeedResult> {
+        let pairs = self.seeds.iter().zip(&cpu.seeds);
+        let result = |(alone, cpu): (&Alone, &Alone)| SeedResult {
+            seed: alone.seed,
+            seconds: alone.used.map(|(seconds, _)| seconds),
+            speedup: cpu.used.zip(alone.used).map(|((cpu, _), (own, _))| cpu / own),
+            joules: alone.used.map(|(_, joules)| joules),
+        };
+        pairs.map(result).collect()
+    }
+}
+
+/// The standard deviation of a sample; `None` with less than two values, or where one is not known.
+fn deviation(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let values: Vec<f64> = values.collect::<Option<_>>()?;
+    let n = count(values.len());
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (values.len() > 1).then(|| (squares / (n - 1.0)).sqrt())
 }
 
 fn count(n: usize) -> f64 {

@@ -14,6 +14,7 @@ use bothends_core::epoch::Recovery;
 use bothends_core::nearest::nearest;
 use bothends_core::objective::Objective;
 use bothends_core::select::StrategyConfig;
+use serde_json::{Value, json};
 
 use crate::energy::Power;
 use crate::world::World;
@@ -33,6 +34,8 @@ pub struct Scenario {
     pub power: Power,
     /// Each rank's world; strategy and seed are set by [`Self::worlds`].
     pub ranks: Vec<World>,
+    /// What it was read from; [`Value::Null`] if from nothing.
+    pub file: Value,
 }
 
 impl Scenario {
@@ -79,6 +82,30 @@ impl Scenario {
         self.ranks.first().map(|world| world.recovery).unwrap_or_default()
     }
 
+    /// Whether strategies are told the rates beforehand.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.ranks.first().is_some_and(|world| world.accelerator.known)
+    }
+
+    /// The file to read this scenario from: what it was read from, with the power model in full and
+    /// with everything in it that a caller may have changed since, apart from the worlds' other fields.
+    #[must_use]
+    pub fn as_file(&self) -> Value {
+        let mut file = with_seeds(&self.file, &self.seeds);
+        if let Value::Object(keys) = &mut file {
+            let recovery = match self.recovery() {
+                Recovery::On => "on",
+                Recovery::Off => "off",
+            };
+            keys.insert("objective".to_owned(), json!(self.objective().to_string()));
+            keys.insert("recovery".to_owned(), json!(recovery));
+            keys.insert("known".to_owned(), json!(self.is_known()));
+            keys.insert("power".to_owned(), json!(self.power));
+        }
+        file
+    }
+
     /// Batches of a rank.
     #[must_use]
     pub fn n_batches(&self) -> u32 {
@@ -90,6 +117,15 @@ impl Scenario {
     pub fn n_devices(&self) -> usize {
         self.ranks.iter().map(|world| world.devices.len()).sum()
     }
+}
+
+/// A scenario's file with the seeds with which it is played.
+pub(crate) fn with_seeds(file: &Value, seeds: &[u64]) -> Value {
+    let mut file = file.clone();
+    if let Value::Object(keys) = &mut file {
+        keys.insert("seeds".to_owned(), json!(seeds));
+    }
+    file
 }
 
 fn ready(world: &World, strategy: StrategyConfig, seed: u64) -> World {

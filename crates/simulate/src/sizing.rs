@@ -353,6 +353,7 @@ impl Question {
             seeds: vec![1],
             power,
             ranks: vec![world],
+            file: serde_json::Value::Null,
         }
     }
 }

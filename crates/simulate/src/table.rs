@@ -65,7 +65,27 @@ pub fn table(result: &ScenarioResult) -> String {
             false => WITHOUT_RECOVERY,
         };
     }
+    text += &remarks(result);
     let _ = writeln!(text, "({LABEL}; power model {})", result.power);
+    text
+}
+
+/// What the columns have no room for.
+fn remarks(result: &ScenarioResult) -> String {
+    let mut text = String::new();
+    let has_cpu = result.strategies.iter().any(|(name, _)| *name == "cpu");
+    if has_cpu && result.devices > 0 {
+        text += "kJ of cpu: without devices, which draw power in all other rows\n";
+    }
+    let deviations = result.strategies.iter().filter_map(|(_, result)| result.sd.speedup);
+    let largest =
+        deviations.fold(None, |most: Option<f64>, sd| Some(most.unwrap_or(0.0).max(sd)));
+    if let Some(largest) = largest {
+        let _ = writeln!(
+            text,
+            "× cpu: one epoch's standard deviation over the seeds is at most {largest:.4}"
+        );
+    }
     text
 }
 

@@ -28,6 +28,17 @@ fn row(name: &str, variant: &str) -> PoolRow {
     rows.pop().unwrap_or_else(|| panic!("{name} has no `{variant}`"))
 }
 
+#[test]
+fn what_was_played_can_be_played_again() {
+    let played = PoolScenario { seeds: vec![9], ..scenario("pool-two-shares") }.run();
+    let again = PoolScenario::from_json("again.json", &played.scenario.to_string());
+    let again = again.unwrap().run();
+    assert_eq!(
+        serde_json::to_value(again).unwrap(),
+        serde_json::to_value(played).unwrap()
+    );
+}
+
 /// What each job got of the pool.
 fn of_pool(name: &str, policy: Policy) -> Vec<u32> {
     let scenario = scenario(name);

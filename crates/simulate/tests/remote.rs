@@ -19,6 +19,18 @@ fn scenario(name: &str) -> RemoteScenario {
     find(name).unwrap().unwrap()
 }
 
+#[test]
+fn what_was_played_can_be_played_again() {
+    let played =
+        RemoteScenario { seeds: vec![9], ..scenario("long-link-black-hole") }.run();
+    let again = RemoteScenario::from_json("again.json", &played.scenario.to_string());
+    let again = again.unwrap().run();
+    assert_eq!(
+        serde_json::to_value(again).unwrap(),
+        serde_json::to_value(played).unwrap()
+    );
+}
+
 fn rate(scenario: &RemoteScenario, delivery: Delivery, hedge: Hedge, loss: f64) -> f64 {
     let cell = scenario.cell(delivery, hedge, loss);
     assert!(cell.failed < 0.5, "{delivery:?}: {cell:?}");

@@ -40,9 +40,80 @@ by-hand: A host, a device half as fast, and no noise.
 strategy  seconds  × cpu      η    idle    back  waiting  rescued  wasted  host CPU s     kJ
 cpu         30.25  1.000  0.661  75.2 %   0.0 %        0        0       0       30.00  1.353
 wrr         22.25  1.360  0.899  66.3 %  36.7 %        1        0       0       19.00  1.272
+kJ of cpu: without devices, which draw power in all other rows
 (modelled, virtual time; power model round)
 ";
     assert_eq!(table(&result), expected);
+}
+
+/// Otherwise a device would save what it costs by itself.
+#[test]
+fn the_host_alone_pays_for_no_devices() {
+    let alone = r#""devices": []"#;
+    let with = r#""devices": [{ "count": 16, "batch_s": 2, "cv": 0 }]"#;
+    let json = BY_HAND
+        .replace(r#""device_idle_w": { "value": 0"#, r#""device_idle_w": { "value": 5"#);
+    let device = r#""devices": [{ "batch_s": 2, "cv": 0, "slots": 2, "buffer": 4 }]"#;
+    let joules = |devices: &str| {
+        let json = json.replace(device, devices);
+        let scenario = Scenario::from_json("by-hand.json", &json).unwrap();
+        let result = scenario.run(&strategies(&["cpu", "ordered"]), &mut |_| {});
+        [0, 1].map(|i| result.strategies[i].1.joules.unwrap())
+    };
+    let ([alone, _], [cpu, ordered]) = (joules(alone), joules(with));
+    assert!((alone - 1352.5).abs() < 1e-6, "{alone}");
+    assert!((cpu - alone).abs() < 1e-6, "{cpu}");
+    assert!(ordered > 16.0 * 5.0 * 2.0, "{ordered}");
+}
+
+#[test]
+fn what_was_played_is_in_the_result_and_can_be_played_again() {
+    let mut scenario = find("device-dies").unwrap();
+    scenario.seeds = vec![4, 5, 6];
+    for world in &mut scenario.ranks {
+        world.objective = "host-cpu-cap=90".parse().unwrap();
+        world.accelerator.known = false;
+        world.host.prior = None;
+        world.devices.iter_mut().for_each(|device| device.prior = None);
+    }
+    let result = scenario.run(&strategies(&["cpu", "ordered"]), &mut |_| {});
+    let json = serde_json::to_value(&result).unwrap();
+    assert_eq!(json["known"], "off");
+    let file = &json["scenario"];
+    assert_eq!(file["devices"][0]["faults"], serde_json::json!(["die@50%"]));
+    assert_eq!(file["power"]["device_idle_w"]["value"], 5.0);
+    let again = Scenario::from_json("again.json", &file.to_string()).unwrap();
+    let again = again.run(&strategies(&["cpu", "ordered"]), &mut |_| {});
+    assert_eq!(serde_json::to_value(&again).unwrap(), json);
+}
+
+#[test]
+fn every_seed_has_a_result_and_their_spread_is_told() {
+    let mut scenario = find("short-epoch-slow-device").unwrap();
+    scenario.seeds = vec![7, 8, 9];
+    let all = strategies(&["cpu", "ordered"]);
+    let result = scenario.run(&all, &mut |_| {});
+    let (_, ordered) = &result.strategies[1];
+    let speedups: Vec<f64> =
+        ordered.per_seed.iter().map(|seed| seed.speedup.unwrap()).collect();
+    for (i, seed) in [7, 8, 9].into_iter().enumerate() {
+        scenario.seeds = vec![seed];
+        let alone = scenario.run(&all, &mut |_| {});
+        let (_, alone) = &alone.strategies[1];
+        assert_eq!(ordered.per_seed[i].seed, seed);
+        assert_eq!(ordered.per_seed[i].seconds, alone.seconds);
+        assert_eq!(ordered.per_seed[i].joules, alone.joules);
+        assert_eq!(Some(speedups[i]), alone.speedup);
+        assert_eq!(alone.sd.speedup, None, "one seed has no spread");
+    }
+    let mean = speedups.iter().sum::<f64>() / 3.0;
+    let squares: f64 = speedups.iter().map(|one| (one - mean).powi(2)).sum();
+    let sd = ordered.sd.speedup.unwrap();
+    assert!(sd > 0.0 && (sd - (squares / 2.0).sqrt()).abs() < 1e-12, "{sd}");
+    let text = table(&result);
+    let told = format!("over the seeds is at most {sd:.4}\n");
+    assert!(text.contains(&told), "{text}");
+    assert!(result.strategies[0].1.sd.speedup == Some(0.0));
 }
 
 #[test]
@@ -93,6 +164,7 @@ fn what_does_not_end_hangs_and_has_no_length() {
     for key in ["seconds", "speedup", "efficiency", "idle", "joules"] {
         assert!(wrr[key].is_null(), "{key} in {wrr}");
     }
+    assert!(wrr["per_seed"][0]["seconds"].is_null(), "{wrr}");
 }
 
 #[test]

@@ -223,6 +223,7 @@ impl PoolScenario {
             seeds: raw.seeds.unwrap_or_else(|| (1..=3).collect()),
             variants,
             world,
+            file: serde_json::from_str(json).unwrap_or_default(),
         })
     }
 }

@@ -135,6 +135,7 @@ impl RemoteScenario {
             seeds: raw.seeds.unwrap_or_else(|| (1..=5).collect()),
             losses: raw.remote.loss,
             world,
+            file: serde_json::from_str(json).unwrap_or_default(),
         })
     }
 }

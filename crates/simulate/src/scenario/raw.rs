@@ -134,7 +134,8 @@ pub(super) fn scenario(file: &str, json: &str) -> Result<Scenario, ScenarioError
     let power = Power::of(raw.power.as_ref())
         .map_err(|remedy| place.wrong("power", "not usable", &remedy))?;
     let RawScenario { name, about, steady, .. } = raw;
-    Ok(Scenario { name, about, steady, seeds, power, ranks })
+    let file = serde_json::from_str(json).unwrap_or_default();
+    Ok(Scenario { name, about, steady, seeds, power, ranks, file })
 }
 
 /// The most batches of all ranks: about half a minute of one core, and a gigabyte of state.
