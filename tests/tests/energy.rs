@@ -73,8 +73,12 @@ fn expected(quantities: &Value) -> Result<Vec<(&'static str, f64, &'static str)>
         ("host memory", q("/host/memory_byte_seconds")? / 1e9, "/host/memory_w_per_gb"),
         ("storage, idle", q("/bytes/stored")? / 1e12 * seconds, "/storage/idle_w_per_tb"),
         ("storage, reads", q("/bytes/storage_read")? / 1e9, "/storage/read_j_per_gb"),
-        ("device 0, idle", seconds, "/device/idle_w"),
-        ("device 0, work", q("/devices/0/busy_seconds")?, "/device/work_w"),
+        ("device 0, idle", seconds, "/devices/storage-server/idle_w"),
+        (
+            "device 0, work",
+            q("/devices/0/busy_seconds")?,
+            "/devices/storage-server/work_w",
+        ),
         (
             "device to host",
             q("/bytes/device_to_host")? / 1e9,
@@ -96,10 +100,11 @@ fn expected(quantities: &Value) -> Result<Vec<(&'static str, f64, &'static str)>
 
 #[test]
 fn modelled_joules_are_quantities_times_coefficients() -> Result<()> {
-    let result = result(&["--csd", "sim:ideal", "--accelerator", "sim:h100"])?;
+    let device = "sim:storage-server,rate=100";
+    let result = result(&["--csd", device, "--accelerator", "sim:h100"])?;
     let energy = &result["energy"];
     let profile = profile("default.json")?;
-    let figures = domains(energy, "modelled(default@1)");
+    let figures = domains(energy, "modelled(default@2)");
     let expected = expected(&energy["quantities"])?;
     ensure!(figures.len() == expected.len(), "{figures:?}");
     let mut sums = [0.0; 3];
@@ -118,13 +123,13 @@ fn modelled_joules_are_quantities_times_coefficients() -> Result<()> {
     }
     let total = energy["totals"].as_array().into_iter().flatten().next_back();
     let total = total.context("a total")?;
-    ensure!(total["source"] == "modelled(default@1)", "{total}");
+    ensure!(total["source"] == "modelled(default@2)", "{total}");
     for (end, sum) in ["/joules", "/low", "/high"].into_iter().zip(sums) {
         let said = number(total, end)?;
         ensure!((said - sum).abs() <= 1e-9 * sum, "{end} of {total} is not {sum}");
     }
     let source = energy["joules_per_sample_source"].as_str().context("a source")?;
-    if source != "modelled(default@1)" {
+    if source != "modelled(default@2)" {
         eprintln!(
             "skipped: the sum of modelled figures (this machine has a meter: {source})"
         );
@@ -218,11 +223,11 @@ fn a_command_that_prints_watts_is_a_meter() -> Result<()> {
     ensure!(energy["joules_per_sample_source"] == domain["source"], "{energy}");
     let per_sample = number(energy, "/joules_per_sample")?;
     ensure!((per_sample * f64::from(N_GENERATED) - joules).abs() < 1e-6, "{energy}");
-    ensure!(!domains(energy, "modelled(default@1)").is_empty(), "{energy}");
+    ensure!(!domains(energy, "modelled(default@2)").is_empty(), "{energy}");
     let totals = energy["totals"].as_array().context("totals")?;
     let kinds: Vec<&Value> = totals.iter().map(|total| &total["source"]).collect();
     ensure!(
-        kinds == [&domain["source"], &Value::from("modelled(default@1)")],
+        kinds == [&domain["source"], &Value::from("modelled(default@2)")],
         "{kinds:?}"
     );
     ensure!(result["config"]["energy"][0] == command, "{}", result["config"]);
@@ -242,6 +247,61 @@ fn a_profile_of_ones_own_is_named_in_every_figure() -> Result<()> {
     let energy = &result["energy"];
     ensure!(!domains(energy, "modelled(mine@7)").is_empty(), "{energy}");
     ensure!(domains(energy, "modelled(default").is_empty(), "{energy}");
+    Ok(())
+}
+
+/// What device 0 says of itself, and the ends of what the profile says of it.
+fn of_device(energy: &Value) -> Result<(f64, f64, f64)> {
+    let devices = energy["devices"].as_array().into_iter().flatten();
+    let mut whole = devices.filter(|domain| domain["name"] == "device 0 device");
+    let said = number(whole.next().context("no joules of its own")?, "/joules")?;
+    let mut ends = (0.0, 0.0);
+    for figure in domains(energy, "modelled(default@2)") {
+        if figure["name"].as_str().is_some_and(|name| name.starts_with("device 0,")) {
+            ends.0 += number(figure, "/low")?;
+            ends.1 += number(figure, "/high")?;
+        }
+    }
+    Ok((said, ends.0, ends.1))
+}
+
+fn remarks(energy: &Value) -> String {
+    energy["remarks"].to_string()
+}
+
+#[test]
+fn a_device_is_priced_as_what_it_emulates() -> Result<()> {
+    for preset in ["newport", "dpu-bf2", "storage-server", "ideal"] {
+        let csd = format!("sim:{preset},rate=100");
+        let energy = &result(&["--csd", &csd])?["energy"];
+        let (said, low, high) = of_device(energy)?;
+        ensure!(
+            low * 0.98 <= said && said <= high * 1.02,
+            "{csd}: {said}, {low} to {high}"
+        );
+        ensure!(!remarks(energy).contains("profile"), "{energy}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_device_that_the_profile_does_not_know_is_remarked() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("mine.json");
+    let preset = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../configs/devices/storage-server.json");
+    let mut preset: Value = serde_json::from_slice(&std::fs::read(preset)?)?;
+    preset["name"] = "mine".into();
+    std::fs::write(&path, preset.to_string())?;
+    let csd = format!("sim:{},rate=100", path.display());
+    let energy = &result(&["--csd", &csd])?["energy"];
+    let (said, _, high) = of_device(energy)?;
+    ensure!(said > high, "{said}, to {high}");
+    let remarks = remarks(energy);
+    ensure!(
+        remarks.contains("says that it used") && remarks.contains("default@2"),
+        "{remarks}"
+    );
     Ok(())
 }
 
@@ -288,7 +348,7 @@ fn what_cannot_be_metered_or_modelled_is_one_line() -> Result<()> {
         2,
         &format!(
             "energy profile {path}: unknown field `watts`, expected one of `name`, `version`, \
-             `about`, `host`, `storage`, `links`, `device`, `accelerators` at line 1 column 24"
+             `about`, `host`, `storage`, `links`, `device`, `devices`, `accelerators` at line 1 column 24"
         ),
     )?;
     refuses(

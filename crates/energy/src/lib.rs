@@ -4,7 +4,7 @@
 //! * [`Quantities`] are counted (seconds, CPU seconds, bytes) and need no meter;
 //! * a [`Meter`] measures: its figures say `measured(rapl:package-0)`;
 //! * a [`Profile`] multiplies quantities by coefficients: its figures have a low and a high end
-//!   and say `modelled(default@1)`.
+//!   and say `modelled(default@2)`.
 //!
 //! Reading order: `meters` has a file for each meter; `spec` finds the meter that was asked for;
 //! `session` reads meters while something runs; `quantities` and `model`. `conformance` has the contract

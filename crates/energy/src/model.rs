@@ -5,6 +5,7 @@
 //! direction. The interval is therefore rather too wide.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,10 @@ const BUILTIN: [(&str, &str); 2] = [
 
 /// Stands for every accelerator that a profile does not name.
 const ANY: &str = "any";
+
+/// A device's own joules and its figures may differ by this part and agree: they begin and end some
+/// milliseconds apart.
+const ALIKE: f64 = 0.02;
 
 /// Bytes of a GB, as in all units here.
 const GB: f64 = 1e9;
@@ -55,7 +60,11 @@ pub struct Profile {
     host: Host,
     storage: Storage,
     links: Links,
+    /// Of every device that `devices` does not name.
     device: Powers,
+    /// By preset of the emulated device, or as `--csd` names it.
+    #[serde(default)]
+    devices: BTreeMap<String, Powers>,
     accelerators: BTreeMap<String, Powers>,
 }
 
@@ -167,7 +176,7 @@ impl Profile {
 
     /// Every coefficient with its key.
     fn coefficients(&self) -> Vec<(String, &Coefficient)> {
-        let Self { host, storage, links, device, accelerators, .. } = self;
+        let Self { host, storage, links, device, devices, accelerators, .. } = self;
         let named = [
             ("host.processor_idle_w", &host.processor_idle_w),
             ("host.processor_work_w", &host.processor_work_w),
@@ -180,9 +189,11 @@ impl Profile {
             ("device.work_w", &device.work_w),
         ];
         let mut all: Vec<_> = named.map(|(key, each)| (key.to_owned(), each)).into();
-        for (name, powers) in accelerators {
-            all.push((format!("accelerators.{name}.idle_w"), &powers.idle_w));
-            all.push((format!("accelerators.{name}.work_w"), &powers.work_w));
+        for (table, named) in [("devices", devices), ("accelerators", accelerators)] {
+            for (name, powers) in named {
+                all.push((format!("{table}.{name}.idle_w"), &powers.idle_w));
+                all.push((format!("{table}.{name}.work_w"), &powers.work_w));
+            }
         }
         all
     }
@@ -232,8 +243,9 @@ impl Profile {
                 .busy_seconds
                 .zip(device.idle_seconds)
                 .map(|(busy, idle)| busy + idle);
-            add(&format!("device {i}, idle"), all, &self.device.idle_w);
-            add(&format!("device {i}, work"), device.busy_seconds, &self.device.work_w);
+            let Powers { idle_w, work_w } = self.powers_of_device(&device.device);
+            add(&format!("device {i}, idle"), all, idle_w);
+            add(&format!("device {i}, work"), device.busy_seconds, work_w);
         }
         if !quantities.devices.is_empty() {
             let moved = gb(bytes.device_to_host);
@@ -242,7 +254,7 @@ impl Profile {
         if let Some(accelerator) = &quantities.accelerator {
             let moved = gb(bytes.host_to_accelerator);
             add("host to accelerator", moved, &links.host_to_accelerator_j_per_gb);
-            let Powers { idle_w, work_w } = self.powers_of(&accelerator.name);
+            let Powers { idle_w, work_w } = self.powers_of_accelerator(&accelerator.name);
             let busy = accelerator.busy_seconds;
             let all = busy + accelerator.idle_seconds;
             add("accelerator, idle", Some(all), idle_w);
@@ -251,9 +263,48 @@ impl Profile {
         figures
     }
 
-    fn powers_of(&self, accelerator: &str) -> &Powers {
-        self.accelerators.get(accelerator).unwrap_or_else(|| &self.accelerators[ANY])
+    /// What a device says that it used should lie between the ends of its own figures: where it does
+    /// not, the coefficients are those of another device. `said` has the joules of each device, in the
+    /// order of `quantities`, where it says any.
+    #[must_use]
+    pub fn doubts(&self, quantities: &Quantities, said: &[Option<f64>]) -> Vec<String> {
+        let figures = self.joules(quantities);
+        let mut doubts = Vec::new();
+        let devices = quantities.devices.iter().zip(said).enumerate();
+        for (i, (device, said)) in devices {
+            let own = format!("device {i}, ");
+            let own = figures.iter().filter(|figure| figure.name.starts_with(&own));
+            let ends = own.map(|figure| (figure.low, figure.high));
+            let ends = ends.reduce(|(low, high), (l, h)| (low + l, high + h));
+            let (Some((low, high)), Some(said)) = (ends, *said) else { continue };
+            if said >= low * (1.0 - ALIKE) && said <= high * (1.0 + ALIKE) {
+                continue;
+            }
+            doubts.push(format!(
+                "device {i} ({}) says that it used {said:.1} J; by the coefficients of profile {} it is {low:.1} to \
+                 {high:.1} J: that profile is of another device (its key `devices` names devices)",
+                device.device,
+                self.called()
+            ));
+        }
+        doubts
     }
+
+    fn powers_of_accelerator(&self, name: &str) -> &Powers {
+        self.accelerators.get(name).unwrap_or_else(|| &self.accelerators[ANY])
+    }
+
+    fn powers_of_device(&self, name: &str) -> &Powers {
+        let named = self.devices.get(name);
+        let named = named.or_else(|| self.devices.get(preset(name)?));
+        named.unwrap_or(&self.device)
+    }
+}
+
+/// The preset in `sim:PRESET,KEY=VALUE`; that of a file has the file's name.
+fn preset(device: &str) -> Option<&str> {
+    let model = device.strip_prefix("sim:")?.split(',').next()?;
+    Path::new(model).file_stem()?.to_str()
 }
 
 /// The profile `default`.
@@ -273,6 +324,8 @@ fn count(n_bytes: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
     use crate::quantities::{
         AcceleratorQuantities, DeviceQuantities, HostQuantities, LinkBytes,
@@ -333,8 +386,8 @@ mod tests {
             ("host memory", 20.0, &profile.host.memory_w_per_gb),
             ("storage, idle", 20.0, &profile.storage.idle_w_per_tb),
             ("storage, reads", 3.0, &profile.storage.read_j_per_gb),
-            ("device 0, idle", 10.0, &profile.device.idle_w),
-            ("device 0, work", 9.0, &profile.device.work_w),
+            ("device 0, idle", 10.0, &profile.devices["newport"].idle_w),
+            ("device 0, work", 9.0, &profile.devices["newport"].work_w),
             ("device to host", 0.5, &profile.links.device_to_host_j_per_gb),
             ("host to accelerator", 4.0, &profile.links.host_to_accelerator_j_per_gb),
             ("accelerator, idle", 10.0, &profile.accelerators["resnet50-a100"].idle_w),
@@ -346,7 +399,7 @@ mod tests {
             assert!((figure.joules - amount * each.mid).abs() < 1e-9, "{figure:?}");
             assert!((figure.low - amount * each.low).abs() < 1e-9, "{figure:?}");
             assert!((figure.high - amount * each.high).abs() < 1e-9, "{figure:?}");
-            assert_eq!(figure.source, "modelled(default@1)");
+            assert_eq!(figure.source, "modelled(default@2)");
         }
     }
 
@@ -382,8 +435,85 @@ mod tests {
     #[test]
     fn an_accelerator_that_is_not_named_is_any() {
         let profile = Profile::default();
-        assert_eq!(profile.powers_of("1785.7/s"), &profile.accelerators[ANY]);
-        assert_ne!(profile.powers_of("resnet50-h100"), &profile.accelerators[ANY]);
+        let any = &profile.accelerators[ANY];
+        assert_eq!(profile.powers_of_accelerator("1785.7/s"), any);
+        assert_ne!(profile.powers_of_accelerator("resnet50-h100"), any);
+    }
+
+    #[test]
+    fn a_device_has_the_power_of_its_preset_however_it_is_named() {
+        let json = BUILTIN[0].1.replacen("\"zn540\"", "\"tcp://10.0.0.7:5055\"", 1);
+        let profile = Profile::from_json("mine.json", &json).unwrap();
+        let server = &profile.devices["storage-server"];
+        for name in ["storage-server", "storage-server,rate=300", "x/storage-server.json"]
+        {
+            assert_eq!(
+                profile.powers_of_device(&format!("sim:{name}")),
+                server,
+                "{name}"
+            );
+        }
+        let addressed = &profile.devices["tcp://10.0.0.7:5055"];
+        assert_eq!(profile.powers_of_device("tcp://10.0.0.7:5055"), addressed);
+        for name in ["sim:mine.json", "tcp://10.0.0.8:5055", "cuda:0"] {
+            assert_eq!(profile.powers_of_device(name), &profile.device, "{name}");
+        }
+    }
+
+    /// What an emulated device says of itself would otherwise contradict its price.
+    #[test]
+    fn every_preset_lies_between_the_ends_of_its_coefficients_idle_and_busy() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/devices");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let preset: Value =
+                serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            let name = preset["name"].as_str().unwrap();
+            let (idle, all) = watts(&preset);
+            for profile in Profile::builtin_names() {
+                let profile = Profile::builtin(profile).unwrap();
+                let Powers { idle_w, work_w } = &profile.devices[name];
+                assert!((idle_w.mid - idle).abs() < 1e-9, "{name}");
+                assert!(idle_w.low + work_w.low <= idle, "{name}");
+                assert!(idle_w.high + work_w.high >= all, "{name}");
+            }
+        }
+    }
+
+    /// Of a preset with nothing to do, and with everything busy.
+    fn watts(preset: &Value) -> (f64, f64) {
+        let value = |constant: &Value| constant["value"].as_f64();
+        let power = |key: &str| {
+            let constant = &preset["power"][key];
+            value(constant).unwrap() / if constant["unit"] == "mW" { 1e3 } else { 1.0 }
+        };
+        let parts = |of: &Value, key: &str| value(&of[key]).unwrap_or(1.0);
+        let (media, compute) = (&preset["media"], &preset["compute"]);
+        let dies = parts(media, "channels") * parts(media, "dies_per_channel");
+        let cores = parts(compute, "cores") * parts(compute, "lanes");
+        let busy = dies * power("media_active") + cores * power("compute_active");
+        (power("idle"), power("idle") + busy + power("link_active"))
+    }
+
+    #[test]
+    fn a_device_that_says_otherwise_is_told_of() {
+        let mut quantities = quantities();
+        quantities.devices[0].device = "sim:mine.json".to_owned();
+        let profile = Profile::default();
+        // By `device`: 4 to 8 W for 10 s, and 2 to 15 W for 9 s.
+        for said in [Some(58.0), Some(215.0), None] {
+            assert!(profile.doubts(&quantities, &[said]).is_empty(), "{said:?}");
+        }
+        assert_eq!(
+            profile.doubts(&quantities, &[Some(1000.0)]),
+            [
+                "device 0 (sim:mine.json) says that it used 1000.0 J; by the coefficients of profile default@2 it \
+                 is 58.0 to 215.0 J: that profile is of another device (its key `devices` names devices)"
+            ]
+        );
+        assert_eq!(profile.doubts(&quantities, &[Some(0.0)]).len(), 1);
+        quantities.devices[0].busy_seconds = None;
+        assert!(profile.doubts(&quantities, &[Some(1000.0)]).is_empty());
     }
 
     #[test]

@@ -256,6 +256,8 @@ impl Metering {
         let span = Span { before: &before, after, seconds };
         let energy = span.energy(runtime, how, (&metered, &idle), counted);
         let devices = said_by_devices(devices, after, &mut remarks);
+        let said = whole_devices(runtime, &devices);
+        remarks.extend(how.energy.profile.doubts(&energy.quantities, &said));
         remarks.extend(metered.failures.iter().map(ToString::to_string));
         remarks.extend(emulation(runtime, &metered));
         remarks.extend(energy.remarks);
@@ -474,6 +476,16 @@ fn said_by_devices(
         }
     }
     domains
+}
+
+/// The joules of each device as a whole where it said any, in the order of `device_quantities`.
+fn whole_devices(runtime: &Runtime, said: &[EnergyDomain]) -> Vec<Option<f64>> {
+    let places = runtime.devices.iter().enumerate();
+    let whole = |(i, _): (usize, &Device)| {
+        let name = format!("device {i} device");
+        said.iter().find(|domain| domain.name == name).map(|domain| domain.joules)
+    };
+    places.filter(|(_, device)| !device.is_vacant()).map(whole).collect()
 }
 
 fn used_by(
