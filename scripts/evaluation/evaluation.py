@@ -47,7 +47,7 @@ def arguments(about):
     parser.add_argument("--cifar", type=existing, help="a CIFAR-10 folder; else made")
     parser.add_argument("--out", type=Path, default=runner.ROOT / "target/evaluate")
     parser.add_argument("--fresh", action="store_true", help="discard the results in OUT")
-    parser.add_argument("--blocks", type=matrix.whole, help="ABBA blocks of each cell")
+    parser.add_argument("--blocks", type=matrix.whole, help=f"ABBA blocks of each cell; {figures.LEAST_BLOCKS} or more for intervals")
     parser.add_argument("--seconds", type=duration, help="of a run of the host alone")
     matrix.add_arguments(parser)
     options = parser.parse_args()

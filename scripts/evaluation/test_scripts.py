@@ -177,6 +177,12 @@ class Failing(Scripts):
             self.assertRegex(ran.stderr, r"(?m)^error: .*ordered, 1 x newport: error: no preset$")
         self.assertIn("no preset", self.call(BOTH[0], *self.images("a")).stdout)
 
+    def test_a_cell_that_failed_does_not_take_the_baseline_with_it(self):
+        self.stub.write_text(self.stub.read_text().replace("*--csd*) ", "*sim:newport,*) exit 2 ;;\n*--csd*) "))
+        table = rows(self.call(BOTH[0], *self.images("a"), "--devices", "smartssd").stdout)
+        self.assertEqual([row.split(" | ")[0] for row in table[2:]],
+                         ["| host alone", "| ordered, 1 x newport", "| ordered, 1 x smartssd"])
+
     def test_an_interrupt_is_one_line_and_the_runs_are_kept(self):
         self.made(BOTH[0], *self.images("a"))
         slow = self.stub.read_text().replace('case', 'touch "{folder}/started"; sleep 60\ncase'.format(folder=self.folder), 1)
