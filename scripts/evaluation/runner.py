@@ -124,7 +124,7 @@ class Programs:
         words = ["taskset", "-c", host, self.bothends, "run", "--data", self.data[cell.recipe]]
         words += ["--recipe", cell.recipe, "--workers", cell.workers, "--strategy", cell.strategy]
         words += ["--repeat", repeat, "--accelerator", accelerator, "--json", "-"]
-        if cell.strategy == "mte":
+        if cell.strategy.startswith("mte"):
             words += ["--memory", self.memory_mib(cell, repeat)]
         for _ in range(cell.count):
             words += ["--csd", f"sim:{self.device(cell, host_rate)},pin={self.of_device}"]
