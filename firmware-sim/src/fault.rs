@@ -24,8 +24,8 @@ use bothends_agent::epoch_batches;
 use bothends_core::ids::EpochIdx;
 use bothends_core::philox::{philox4x32_10, words};
 use bothends_csd::{
-    Capabilities, CsdError, Declined, DeviceStats, Finished, Inquiry, Job, JobId,
-    RecordDigest, Refused, Serve, Session,
+    Capabilities, CsdError, Declined, DeviceStats, FaultCount, Finished, Inquiry, Job,
+    JobId, RecordDigest, Refused, Serve, Session,
 };
 
 use bothends_slots::{HostSlot, Ring, RingConfig};
@@ -74,6 +74,10 @@ pub struct Faulty<S> {
     free_at: Instant,
     /// How much longer it has worked on the jobs that it has answered than the device inside.
     longer: Duration,
+    /// How often each fault has struck.
+    struck: Vec<u64>,
+    /// The most jobs of one epoch that it has taken.
+    most_of_epoch: u64,
     is_dead: bool,
     stalled_until: Instant,
 }
@@ -118,6 +122,8 @@ impl<S: Serve> Faulty<S> {
             inner,
             n_slots,
             n_expected: config.expected_batches.unwrap_or(0),
+            struck: vec![0; config.faults.len()],
+            most_of_epoch: 0,
             config,
             n_submitted: 0,
             epochs: NO_EPOCHS,
@@ -137,13 +143,17 @@ impl<S: Serve> Faulty<S> {
 
     /// Lets die and stall strike when job `number` of an epoch comes.
     fn strike(&mut self, number: u64) {
-        for fault in &self.config.faults {
-            if let Fault::Die { at } = *fault {
-                self.is_dead |= at.of(self.n_expected) <= number;
+        for (fault, struck) in self.config.faults.iter().zip(&mut self.struck) {
+            if let Fault::Die { at } = *fault
+                && at.of(self.n_expected) <= number
+            {
+                *struck += u64::from(!self.is_dead);
+                self.is_dead = true;
             }
             if let Fault::Stall { at, pause } = *fault
                 && at.of(self.n_expected) == number
             {
+                *struck += 1;
                 self.stalled_until = self.stalled_until.max(Instant::now() + pause);
             }
         }
@@ -153,33 +163,63 @@ impl<S: Serve> Faulty<S> {
     }
 
     /// Times its own time that the device is busy with the next job, which is job `number` of its epoch.
-    fn slowness(&self, number: u64) -> f64 {
+    fn slowness(&mut self, number: u64) -> f64 {
         let mut slowness = 1.0;
-        for fault in &self.config.faults {
+        for (fault, struck) in self.config.faults.iter().zip(&mut self.struck) {
             if let Fault::Throttle { at, factor } = *fault
                 && at.of(self.n_expected) <= number
             {
+                *struck += 1;
                 slowness *= factor;
             }
             if *fault == Fault::SlowStart && self.n_submitted < SLOW_START_JOBS {
+                *struck += 1;
                 slowness *= SLOW_START_FACTOR;
             }
         }
         slowness
     }
 
+    /// Whether it refuses its jobs; the next one is refused.
+    fn refuses(&mut self) -> bool {
+        let faults = self.config.faults.iter().zip(&mut self.struck);
+        let mut refusals = faults.filter(|(fault, _)| **fault == Fault::Refuse);
+        refusals.next().map(|(_, struck)| *struck += 1).is_some()
+    }
+
     /// Whether a fault that strikes at random strikes that job.
     fn strikes(&self, draw: Draw, job: JobId) -> bool {
+        let word = self.word(draw, job);
+        self.config.faults.iter().any(|fault| fault.covers(draw, word))
+    }
+
+    /// As [`Self::strikes`], of an answer that is spoilt by it.
+    fn is_spoilt(&mut self, draw: Draw, job: JobId) -> bool {
+        let word = self.word(draw, job);
+        for (fault, struck) in self.config.faults.iter().zip(&mut self.struck) {
+            *struck += u64::from(fault.covers(draw, word));
+        }
+        self.strikes(draw, job)
+    }
+
+    /// What is drawn for that job.
+    fn word(&self, draw: Draw, job: JobId) -> u32 {
         let [job_lo, job_hi] = words(job.0);
         let counter = [job_lo, job_hi, draw as u32, 0];
         let [word, ..] = philox4x32_10(counter, words(self.config.seed));
-        self.config.faults.iter().any(|fault| match (draw, *fault) {
-            (Draw::Corrupt, Fault::Corrupt { chance })
-            | (Draw::Lie, Fault::Lie { chance })
-            | (Draw::Duplicate, Fault::Duplicate { chance })
-            | (Draw::Late, Fault::Late { chance }) => chance.covers(word),
-            _ => false,
-        })
+        word
+    }
+
+    /// What has become of each fault.
+    fn counts(&self) -> Vec<FaultCount> {
+        let faults = self.config.faults.iter().zip(&self.struck);
+        let count = |(fault, struck): (&Fault, &u64)| FaultCount {
+            fault: fault.to_string(),
+            struck: *struck,
+            after: fault.point().map(|at| at.of(self.n_expected)),
+            begun: self.most_of_epoch,
+        };
+        faults.map(count).collect()
     }
 
     /// Spoils an answer and puts it where it waits for its time.
@@ -196,18 +236,18 @@ impl<S: Serve> Faulty<S> {
             due = due.max(self.free_at);
             longer = own.mul_f64(slowness - 1.0);
         }
-        if self.strikes(Draw::Late, finished.job) {
+        if self.is_spoilt(Draw::Late, finished.job) {
             due += own.mul_f64(LATE_FACTOR - 1.0);
         }
         let held_ns = u64::try_from((due - now).as_nanos()).unwrap_or(u64::MAX);
         finished.device_ns = finished.device_ns.saturating_add(held_ns);
-        if self.strikes(Draw::Lie, finished.job) {
+        if self.is_spoilt(Draw::Lie, finished.job) {
             lie(&mut finished);
         }
-        if self.strikes(Draw::Corrupt, finished.job) {
+        if self.is_spoilt(Draw::Corrupt, finished.job) {
             corrupt(&mut finished);
         }
-        let again = match self.strikes(Draw::Duplicate, finished.job) {
+        let again = match self.is_spoilt(Draw::Duplicate, finished.job) {
             true => duplicate(&finished),
             false => None,
         };
@@ -238,6 +278,19 @@ impl<S: Serve> Faulty<S> {
     fn forget(&mut self) {
         self.open.clear();
         self.held.clear();
+    }
+}
+
+impl Fault {
+    /// Whether it is of the kind that is drawn, and the word is among those that it strikes by.
+    fn covers(self, draw: Draw, word: u32) -> bool {
+        match (draw, self) {
+            (Draw::Corrupt, Self::Corrupt { chance })
+            | (Draw::Lie, Self::Lie { chance })
+            | (Draw::Duplicate, Self::Duplicate { chance })
+            | (Draw::Late, Self::Late { chance }) => chance.covers(word),
+            _ => false,
+        }
     }
 }
 
@@ -301,7 +354,7 @@ impl<S: Serve> Serve for Faulty<S> {
             return Ok(());
         }
         let (id, slowness) = (job.id, self.slowness(number));
-        if self.config.faults.contains(&Fault::Refuse) {
+        if self.refuses() {
             let result = Err("this device has the fault `refuse`".to_owned());
             self.hold(Finished { job: id, slot, result, device_ns: 0, lateness_ns: 0 });
         } else {
@@ -314,6 +367,7 @@ impl<S: Serve> Serve for Faulty<S> {
             self.epochs[1] = self.epochs[0];
         }
         self.epochs[0] = (epoch, number + 1);
+        self.most_of_epoch = self.most_of_epoch.max(number + 1);
         self.open.push(OpenJob { id, slowness: Some(slowness) });
         Ok(())
     }
@@ -379,6 +433,7 @@ impl<S: Serve> Serve for Faulty<S> {
     fn stats(&mut self) -> DeviceStats {
         let mut stats = self.inner.stats();
         stats.busy_seconds += self.longer.as_secs_f64();
+        stats.faults = self.counts();
         stats
     }
 

@@ -36,8 +36,8 @@ pub use host::remote::Link;
 pub use host::{connect, loopback, registry, remote, stream};
 pub use words::address::Address;
 pub use words::job::{
-    Answer, Busy, Capabilities, DeviceStats, Ending, EnergyReading, Inquiry, JobTerms,
-    PROTOCOL_VERSION, RecordDigest, RunId, Session, SessionId, Whose,
+    Answer, Busy, Capabilities, DeviceStats, Ending, EnergyReading, FaultCount, Inquiry,
+    JobTerms, PROTOCOL_VERSION, RecordDigest, RunId, Session, SessionId, Whose,
 };
 pub use words::{address, admission, job, key, member, pool, wire};
 // What a job is, whoever makes it.

@@ -96,6 +96,24 @@ pub enum Fault {
     Refuse,
 }
 
+impl Fault {
+    /// The part of its jobs in an epoch at which it strikes, of one that strikes there.
+    #[must_use]
+    pub fn point(self) -> Option<Percent> {
+        match self {
+            Self::Die { at } | Self::Stall { at, .. } | Self::Throttle { at, .. } => {
+                Some(at)
+            }
+            Self::SlowStart
+            | Self::Corrupt { .. }
+            | Self::Lie { .. }
+            | Self::Duplicate { .. }
+            | Self::Late { .. }
+            | Self::Refuse => None,
+        }
+    }
+}
+
 impl FromStr for Fault {
     type Err = FaultError;
 
@@ -137,6 +155,23 @@ fn parse(spec: &str) -> Option<Fault> {
     })
 }
 
+/// As it is read.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Die { at } => write!(f, "die@{at}"),
+            Self::Stall { at, pause } => write!(f, "stall@{at}:{}", pause.as_secs_f64()),
+            Self::Throttle { at, factor } => write!(f, "throttle@{at}:{factor}"),
+            Self::SlowStart => f.write_str("slow-start"),
+            Self::Corrupt { chance } => write!(f, "corrupt@{chance}"),
+            Self::Lie { chance } => write!(f, "lie@{chance}"),
+            Self::Duplicate { chance } => write!(f, "duplicate@{chance}"),
+            Self::Late { chance } => write!(f, "late@{chance}"),
+            Self::Refuse => f.write_str("refuse"),
+        }
+    }
+}
+
 impl fmt::Display for Percent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}%", self.0)
@@ -167,6 +202,7 @@ mod tests {
             ("refuse", Fault::Refuse),
         ] {
             assert_eq!(spec.parse(), Ok(fault), "{spec}");
+            assert_eq!(fault.to_string(), spec);
         }
     }
 

@@ -397,3 +397,33 @@ fn closing_forgets_what_was_held() {
     device.close();
     assert!(device.poll(OWN * 6).is_none());
 }
+
+/// Whoever injects a fault must learn whether it was there: a device that begins too few batches never dies.
+#[test]
+fn what_has_struck_is_counted() {
+    let counts = |device: &mut Faulty<Prompt>| -> Vec<_> {
+        let faults = device.stats().faults.into_iter();
+        faults.map(|it| (it.fault, it.struck, it.after, it.begun)).collect()
+    };
+    let mut device = faulty(&["die@50%", "duplicate@100%", "throttle@20%:1.5"]);
+    for id in 0..5 {
+        one(&mut device, id).unwrap();
+        while device.poll(Duration::ZERO).is_some() {}
+    }
+    let of = |fault: &str, struck, after| (fault.to_owned(), struck, after, 5);
+    let twice = of("duplicate@100%", 5, None);
+    let slow = of("throttle@20%:1.5", 3, Some(2));
+    assert_eq!(
+        counts(&mut device),
+        [of("die@50%", 0, Some(5)), twice.clone(), slow.clone()]
+    );
+    device.submit(job(5), slot()).unwrap();
+    assert_eq!(counts(&mut device), [of("die@50%", 1, Some(5)), twice, slow]);
+    let mut device = faulty(&["refuse", "slow-start", "stall@0%:0"]);
+    for id in 0..3 {
+        one(&mut device, id).unwrap();
+    }
+    let struck: Vec<u64> = counts(&mut device).into_iter().map(|it| it.1).collect();
+    assert_eq!(struck, [3, 3, 1]);
+    assert!(faulty(&[]).stats().faults.is_empty());
+}

@@ -340,6 +340,23 @@ pub struct DeviceStats {
     pub max_lateness_seconds: f64,
     /// Energy by domain in microjoules, with where the figure comes from.
     pub energy: Vec<EnergyReading>,
+    /// Faults that an emulated device was given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<FaultCount>,
+}
+
+/// A fault that an emulated device was given, and how often it has struck.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultCount {
+    /// As it is written: `die@50%`.
+    pub fault: String,
+    /// How often it has struck since the device was started.
+    pub struck: u64,
+    /// Of a fault that strikes at a part of an epoch: the batches that the device begins before.
+    #[serde(default)]
+    pub after: Option<u64>,
+    /// The most batches of one epoch that the device has begun.
+    pub begun: u64,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
