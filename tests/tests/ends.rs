@@ -79,10 +79,14 @@ impl Host {
         Ok(self.child.wait()?)
     }
 
+    fn result(&self) -> Result<Value> {
+        let text = std::fs::read_to_string(self.path("result.json"))?;
+        Ok(serde_json::from_str(&text)?)
+    }
+
     /// The summary of the epoch that was broken off.
     fn epoch(&self) -> Result<Value> {
-        let text = std::fs::read_to_string(self.path("result.json"))?;
-        Ok(serde_json::from_str::<Value>(&text)?["epochs"][0].take())
+        Ok(self.result()?["epochs"][0].take())
     }
 
     /// The rest of the epoch from the state, in this process.
@@ -129,7 +133,14 @@ fn a_signal_ends_the_run_after_its_step_and_the_state_goes_on() -> Result<()> {
         let samples = epoch["samples"].as_u64().context("samples")?;
         ensure!((1..whole.samples).contains(&samples), "{epoch}");
         ensure!(epoch["back"][0]["failure"].is_null(), "the device died first: {epoch}");
+        // Whoever reads a part's figures and digests must learn that they are a part's.
+        let stopped = host.result()?["stopped"].take();
+        ensure!(stopped == format!("SIG{}", &signal[1..]), "{stopped}");
+        let batches = epoch["batches"].as_u64().context("batches")?;
+        ensure!(epoch["stopped_at"] == batches && epoch["resumed_at"].is_null());
         let rest = host.rest()?;
+        ensure!(rest.resumed_at.map(u64::from) == Some(batches), "{rest:?}");
+        ensure!(rest.stopped_at.is_none() && whole.resumed_at.is_none(), "{rest:?}");
         ensure!(samples + rest.samples == whole.samples, "{samples} and {rest:?}");
         ensure!(rest.stream_digest == whole.stream_digest, "{signal}: {rest:?}");
         assert_nothing_left(&devices, &host.path("tmp"), "")?;
@@ -152,6 +163,8 @@ fn a_run_that_is_killed_goes_on_from_its_last_state() -> Result<()> {
         let rest = Setup { resume: Some(host.path("state")), strategy, ..setup()? };
         let rest = rest.run()?;
         ensure!(rest.samples < whole.samples, "{every}: nothing was kept: {rest:?}");
+        let before = rest.resumed_at.context("it was resumed")?;
+        ensure!(before + rest.batches == whole.batches, "{every}: {rest:?}");
         ensure!(rest.content_digest == whole.content_digest, "{every}: {rest:?}");
         if strategy == "ordered" {
             ensure!(rest.stream_digest == whole.stream_digest, "{every}: {rest:?}");

@@ -75,6 +75,47 @@ fn the_page_and_the_trace_of_a_run_are_made_again_of_its_events() -> Result<()> 
     Ok(())
 }
 
+/// What somebody needs who is to do it again: what ran, where, when and how.
+#[test]
+fn a_result_says_what_ran_where_when_and_how() -> Result<()> {
+    let flags = ["--json", "-", "--reader", "pread", "--memory", "300", "--cache-size"];
+    let mut command = run(&[&flags[..], &["off", "--stop-after", "3"]].concat())?;
+    let ran = programs::run(&mut command, PATIENCE)?;
+    let result: Value = serde_json::from_slice(&ran.stdout)?;
+    let text = |key: &str| result[key].as_str().unwrap_or_default();
+    ensure!(text("date").starts_with("20") && text("machine").contains(" core"));
+    ensure!(text("command").contains("--stop-after 3"), "{result}");
+    ensure!(text("stopped") == "stop_after" && result["epochs"][0]["stopped_at"] == 3);
+    let config = &result["config"];
+    for (key, value) in [
+        ("reader", Value::from("pread")),
+        ("memory", 300.into()),
+        ("cache_size", "off".into()),
+        ("side_index", "off".into()),
+        ("measure_alone", Value::Null),
+        ("resume", Value::Null),
+        ("stop_after", 3.into()),
+    ] {
+        ensure!(config.get(key) == Some(&value), "{key}: {config}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_strategy_for_devices_without_one_is_noted() -> Result<()> {
+    for (strategy, is_noted) in [("csd", true), ("mte", true), ("ordered", false)] {
+        let mut command = Command::new(programs::program("bothends")?);
+        command.arg("run").arg("--data").arg(generated()?);
+        command.args(["--recipe", "imagenet-eval", "--strategy", strategy]);
+        command.args(["--stop-after", "1", "--side-index", "off"]);
+        let ran = programs::run(&mut command, PATIENCE)?;
+        let said = String::from_utf8(ran.stderr)?;
+        let note = format!("note: strategy {strategy} has no device: the host makes");
+        ensure!(ran.status.success() && said.contains(&note) == is_noted, "{said}");
+    }
+    Ok(())
+}
+
 /// The spans of two epochs of 25 batches, of this run.
 fn check_spans(text: &str, run: &str) -> Result<()> {
     let mut names = BTreeMap::new();

@@ -76,7 +76,7 @@ impl Producer for Toy {
         }
         let (job, slot) = (job.id, slot.into_slot());
         let (outcome, work_ns) = (Outcome::Made { bad, damaged }, None);
-        let made = Completion { job, slot, outcome, work_ns, lateness_ns: 0 };
+        let made = Completion { job, slot, outcome, work_ns, lateness_ns: Some(0) };
         Ok(Polled::Completion(made))
     }
 

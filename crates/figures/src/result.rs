@@ -17,14 +17,27 @@ fn or_nan<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 }
 
 /// A whole run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
     /// The version of the program.
     #[serde(default)]
     pub version: String,
+    /// When it began, ISO 8601; empty, as the next two, where no program of ours ran it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub date: String,
+    /// The command as it was typed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
+    /// The machine: processor, cores, memory, system.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub machine: String,
     /// The settings of the run.
     #[serde(default)]
     pub config: Settings,
+    /// What ended it before its last epoch's end: the name of a signal, `stop_after`, or `asked` of a
+    /// program that embeds it. `None` of a run that went to its end.
+    #[serde(default)]
+    pub stopped: Option<String>,
     /// One entry per epoch; left out if each epoch has a line of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub epochs: Vec<EpochResult>,
@@ -45,6 +58,9 @@ pub struct RunResult {
     /// What was fetched; `None` where the data are in no remote store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetches: Option<Fetches>,
+    /// Faults that emulated devices were given, in the order of the devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<InjectedFault>,
     /// Energy.
     pub energy: Energy,
     /// The rate of each prong by itself, if measured.
@@ -68,6 +84,14 @@ pub struct EpochResult {
     pub sources: Vec<SourceSamples>,
     /// Batches delivered.
     pub batches: u32,
+    /// Batches of this epoch that earlier runs had delivered, from whose state this one was resumed. The
+    /// digests include them, and no other figure does. `None` of an epoch that began in this run.
+    #[serde(default)]
+    pub resumed_at: Option<u32>,
+    /// Batches of this epoch that had been delivered, with those of earlier runs, when the run was stopped:
+    /// all figures and digests are of these alone. `None` of an epoch that went to its end.
+    #[serde(default)]
+    pub stopped_at: Option<u32>,
     /// From the start to the end of the last step.
     pub seconds: f64,
     /// `samples / seconds`.
@@ -180,18 +204,50 @@ pub struct BackResult {
     #[serde(default)]
     pub wasted: u32,
     /// Of an emulated device: batches that it finished later than its model, since this machine is too slow for it.
+    /// `None` where it does not say, as an emulated NVMe drive.
     #[serde(default)]
-    pub late_completions: u32,
-    /// By how much at most, in seconds.
+    pub late_completions: Option<u32>,
+    /// By how much at most, in seconds; `None` where it does not say.
     #[serde(default)]
-    pub max_lateness_seconds: f64,
-    /// By how much in all, in seconds.
+    pub max_lateness_seconds: Option<f64>,
+    /// By how much in all, in seconds; `None` where it does not say.
     #[serde(default)]
-    pub lateness_seconds: f64,
+    pub lateness_seconds: Option<f64>,
     /// CPU seconds of the host for sending it requests, and for receiving and checking its batches.
     pub host_cpu_s: Option<f64>,
     /// Why the device was lost, if it was.
     pub failure: Option<String>,
+}
+
+/// An emulated device is behind its model if it was late for more than this part of an epoch.
+const BEHIND_PART: f64 = 0.01;
+
+impl BackResult {
+    /// Whether an emulated device was so late, in an epoch of so many seconds, that its figures are not
+    /// those of its model; `None` where it does not say. A device that is not emulated has no model.
+    #[must_use]
+    pub fn is_behind(&self, epoch_s: f64) -> Option<bool> {
+        match self.emulated {
+            true => self.lateness_seconds.map(|late_s| late_s > epoch_s * BEHIND_PART),
+            false => Some(false),
+        }
+    }
+}
+
+/// A fault that an emulated device was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InjectedFault {
+    /// The device, as given on the command line.
+    pub device: String,
+    /// As given: `die@50%`.
+    pub fault: String,
+    /// How often it has struck, in all epochs; `None` where the device could not be asked at the end, as
+    /// one that has died.
+    pub struck: Option<u64>,
+    /// Of a fault that strikes at a part of an epoch: the batches that the device begins before.
+    pub after: Option<u64>,
+    /// The most batches of one epoch that the device has begun.
+    pub begun: Option<u64>,
 }
 
 /// The accelerator's part of an epoch.

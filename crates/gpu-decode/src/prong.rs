@@ -414,7 +414,7 @@ impl<S: Source> GpuProng<S> {
         let work_ns = u64::try_from(began.elapsed().as_nanos()).ok();
         let outcome = Outcome::Made { bad, damaged };
         let slot = target.into_slot();
-        Completion { job: job.id, slot, outcome, work_ns, lateness_ns: 0 }
+        Completion { job: job.id, slot, outcome, work_ns, lateness_ns: Some(0) }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use bothends_figures::{Audits, Damaged, EpochResult, Moment, RunResult, What};
 
-use crate::record::{EpochRecord, Recording};
+use crate::record::{EpochRecord, Recording, epoch_remarks, run_remarks};
 use crate::{Alone, Emulated, Event, Prong, ReportInput, StrategyRun, series};
 
 /// Up to this many batches, the plots of prongs draw every one; of more, every second, third, …
@@ -112,9 +112,12 @@ fn emulated(recording: &Recording, rate_of_accelerator: Option<f64>) -> Vec<Emul
     .collect()
 }
 
-/// What is missing from the record.
+/// What is missing from the record, and what its figures must not be taken for.
 fn gaps(recording: &Recording, drawn: Drawn) -> Vec<String> {
-    let mut gaps = Vec::new();
+    let figures = recording.epochs.iter().filter_map(|epoch| epoch.figures.as_ref());
+    let of_run = recording.run.iter().flat_map(run_remarks);
+    let remarks = of_run.chain(figures.flat_map(epoch_remarks));
+    let mut gaps: Vec<String> = remarks.map(|line| sentence(&line)).collect();
     let n_whole = recording.epochs.iter().filter(|epoch| epoch.figures.is_some()).count();
     if recording.run.is_none() {
         let mut gap = format!(
@@ -148,6 +151,13 @@ fn gaps(recording: &Recording, drawn: Drawn) -> Vec<String> {
         gaps.push(format!("One of every {} batches is drawn as dots.", drawn.every));
     }
     gaps
+}
+
+/// A remark as a sentence.
+fn sentence(line: &str) -> String {
+    let mut rest = line.chars();
+    let first = rest.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(rest).chain(['.']).collect()
 }
 
 fn strategy_run(epoch: &EpochRecord, recording: &Recording, drawn: Drawn) -> StrategyRun {
@@ -264,6 +274,28 @@ mod tests {
         let at = whole.find('\n').unwrap();
         let read = Recording::read(&mut &whole.as_bytes()[..=at]).unwrap();
         assert!(html(&ReportInput::from(&read)).contains("after 0 complete epochs"));
+    }
+
+    /// Both the page's words and its JSON: who reads one of them must learn it.
+    #[test]
+    fn the_page_says_what_figures_must_not_be_taken_for() {
+        let mut recording = example::recording();
+        let epoch = recording.epochs[1].figures.as_mut().unwrap();
+        epoch.stopped_at = Some(22);
+        epoch.back[0].late_completions = Some(7);
+        (epoch.back[0].max_lateness_seconds, epoch.back[0].lateness_seconds) =
+            (Some(0.4), Some(2.0));
+        let stopped = Some("SIGINT".to_owned());
+        recording.run = recording.run.map(|run| RunResult { stopped, ..run });
+        let page = html(&ReportInput::from(&recording));
+        let (words, json) = page.split_once("id=\"data\">").unwrap();
+        for said in [
+            "The run was stopped by SIGINT before its end.",
+            "Epoch 0: it was stopped after 22 batches; its figures and digests are of these alone.",
+            "this machine is too slow to emulate it",
+        ] {
+            assert!(words.contains(said) && json.contains(said), "{said}");
+        }
     }
 
     #[test]

@@ -97,7 +97,10 @@ fn result(strategy: &str, images_per_s: f64, [front, back]: [u32; 2]) -> EpochRe
         "stream_digest": "a".repeat(32),
         "content_digest": "b".repeat(32),
         "front": {"batches": front},
-        "back": [{"device": "sim:newport,rate=0.235x", "emulated": true, "batches": back}],
+        "back": [{
+            "device": "sim:newport,rate=0.235x", "emulated": true, "batches": back,
+            "late_completions": 0, "max_lateness_seconds": 0.0, "lateness_seconds": 0.0,
+        }],
         "rescued": u32::from(!is_cpu),
         "efficiency": images_per_s / 250.0,
         "cpu_ms_per_image": if is_cpu { 4.9 } else { 4.0 },

@@ -18,7 +18,7 @@ pub struct ReportInput {
     pub title: String,
     /// Caveats: what is emulated, generated or left out, in plain sentences.
     pub note: String,
-    /// What is missing from the record of the run, in plain sentences.
+    /// What is missing from the record of the run, and what its figures must not be taken for, in plain sentences.
     pub gaps: Vec<String>,
     /// What is emulated; it determines which figures are called modelled.
     pub emulated: Vec<Emulated>,

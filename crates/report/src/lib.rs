@@ -1,5 +1,5 @@
 //! Results for people and their tools: one self-contained page ([`html`]), one plain table
-//! ([`table`]), traces for viewers and collectors ([`trace()`], [`Spans`]), metrics as text ([`Metrics`]), and samples to
+//! ([`table`]) with remarks ([`run_remarks`]), traces for viewers and collectors ([`trace()`], [`Spans`]), metrics as text ([`Metrics`]), and samples to
 //! look at ([`sheet()`]).
 //!
 //! These are pure functions: nothing is measured, opened or written here, and the page needs no
@@ -24,7 +24,9 @@ pub use columns::table;
 pub use input::{Alone, Emulated, Event, Prong, ReportError, ReportInput, StrategyRun};
 pub use metrics::Metrics;
 pub use page::html;
-pub use record::{EpochRecord, FORMAT, Header, Line, RecordError, Recording};
+pub use record::{
+    EpochRecord, FORMAT, Header, Line, RecordError, Recording, epoch_remarks, run_remarks,
+};
 pub use series::{Held, Step, Waiting};
 pub use sheet::{Picture, Sheet, SheetCell, SheetRow, sheet};
 pub use trace::{Spans, trace};

@@ -3,13 +3,18 @@
 //! The first line says what ran where. Then, for every epoch, there are its start, every event of a batch,
 //! what the process used, and the epoch's figures; the last line has the figures of the run. A file that
 //! ends early, because the run was killed, is read as far as it goes. A file with an error in the middle
-//! is refused with the number of the line. Nothing here opens a file.
+//! is refused with the number of the line. Nothing here opens a file. `remarks.rs` says what figures must
+//! not be taken for.
+
+mod remarks;
 
 use std::io::{BufRead, Read};
 
 use serde::{Deserialize, Serialize};
 
 use bothends_figures::{EpochResult, Moment, RunResult, Settings, UsageSample};
+
+pub use remarks::{epoch_remarks, run_remarks};
 
 /// The format of event files that this release writes, and the only one that it reads.
 pub const FORMAT: u32 = 1;

@@ -46,7 +46,8 @@ pub struct Completion {
     /// Nanoseconds that the producer worked for it, where it counts them.
     pub work_ns: Option<u64>,
     /// Nanoseconds by which an emulated device was behind its model; 0 where it was not, and of all others.
-    pub lateness_ns: u64,
+    /// `None` of an emulated device that does not say.
+    pub lateness_ns: Option<u64>,
 }
 
 /// What became of a job.

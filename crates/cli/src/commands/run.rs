@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use bothends_core::tensor::Output;
-use bothends_report::{Header, ReportInput};
+use bothends_report::{Header, ReportInput, epoch_remarks, run_remarks};
 use bothends_runtime::{
-    BackResult, Damaged, DriveConfig, EpochResult, FetchBounds, Fetches, JobTerms,
-    Loader, MemoryBudget, MixedData, MixedSource, RankConfig, ReadConfig, RecordCacheUse,
+    Damaged, DriveConfig, EpochResult, FetchBounds, Fetches, JobTerms, Loader,
+    MemoryBudget, MixedData, MixedSource, RankConfig, ReadConfig, RecordCacheUse,
     Replacement, RunConfig, RunResult, Runtime, RuntimeError, SourceSamples, StopRequest,
     drive, rates_folder, without_secrets,
 };
@@ -16,7 +16,7 @@ use crate::args::run::{ConsumerArgs, DataArgs, DeviceArgs, HostArgs, RankArgs, R
 use crate::args::show::ShowArgs;
 use crate::failed::{Failed, wrong};
 use crate::flags::one_line;
-use crate::signals::Received;
+use crate::signals::{Received, Signal};
 use crate::typed::{check_has_devices, recipe, seconds, share, workers};
 use crate::watch::Watch;
 use crate::watch::bar::{Bar, decompressing};
@@ -80,6 +80,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
         Err(RuntimeError::Unsaved { result, source }) => (Ok(*result), Some(*source)),
         driven => (driven, None),
     };
+    let driven = driven.map(|result| with_origin(result, &header, signals.first()));
     match (driven, signals.first()) {
         (Ok(result), None) => {
             let shown = show_result(args, watch, header, &result);
@@ -102,6 +103,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
         }
         (Err(error), _) => Err(error.into()),
     }
+}
+
+/// With what only this command knows: where it ran, and which signal stopped it.
+fn with_origin(result: RunResult, header: &Header, signal: Option<Signal>) -> RunResult {
+    let Header { date, command, machine, .. } = header.clone();
+    let stopped = result.stopped.map(|by| match signal {
+        Some(signal) => signal.name().to_owned(),
+        None => by,
+    });
+    RunResult { date, command, machine, stopped, ..result }
 }
 
 /// Whether no result is written over another one.
@@ -410,20 +421,6 @@ fn audit_line(epoch: &EpochResult) -> Option<String> {
     })
 }
 
-/// An emulator that had not enough CPU time for its model, unless that came to less than a hundredth of the epoch.
-fn behind_line(epoch: &EpochResult, device: &BackResult) -> Option<String> {
-    let BackResult { device: name, batches, late_completions, .. } = device;
-    let is_much = device.lateness_seconds > epoch.seconds / 100.0;
-    is_much.then(|| {
-        format!(
-            "epoch {}: emulated device {name}: {late_completions} of {batches} batches came later than its model \
-             says, by up to {:.2} s: this machine is too slow to emulate it, so its figures are not the \
-             device's; give the emulator more processors, or choose a slower device",
-            epoch.epoch, device.max_lateness_seconds
-        )
-    })
-}
-
 /// What a table cannot say: digests, losses, audits, bad and damaged samples.
 fn remarks(result: &RunResult) -> Vec<String> {
     let mut lines = Vec::new();
@@ -445,7 +442,7 @@ fn remarks(result: &RunResult) -> Vec<String> {
                 ));
             }
         }
-        lines.extend(epoch.back.iter().filter_map(|device| behind_line(epoch, device)));
+        lines.extend(epoch_remarks(epoch));
         lines.extend(audit_line(epoch));
         if !epoch.sources.is_empty() {
             let of = |it: &SourceSamples| format!("{} {}", it.name, it.samples);
@@ -459,6 +456,7 @@ fn remarks(result: &RunResult) -> Vec<String> {
             ));
         }
     }
+    lines.extend(run_remarks(result));
     lines.extend(damaged_lines(result));
     lines.extend(result.fetches.as_ref().map(fetch_line));
     lines.extend(result.record_cache.as_ref().map(cache_line));

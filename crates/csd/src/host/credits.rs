@@ -93,6 +93,7 @@ impl Submission {
         };
         let slot = slot.into_slot();
         let (job, work_ns) = (job.id, None);
+        let lateness_ns = Some(lateness_ns);
         let completion = Completion { job, slot, outcome, work_ns, lateness_ns };
         Ok(Polled::Completion(completion))
     }

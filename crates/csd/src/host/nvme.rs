@@ -31,7 +31,7 @@ use bothends_dataset::Table;
 use bothends_nvme::commands::{Admin, Blocks, MemoryRange, RangeSets};
 use bothends_nvme::host::Content;
 use bothends_nvme::{Cqe, Data, Sqe, Status};
-use bothends_slots::{Job, JobId, Lost, Polled, Producer, Rejected, Slot};
+use bothends_slots::{Completion, Job, JobId, Lost, Polled, Producer, Rejected, Slot};
 
 use crate::host::credits::{Credits, Redeemed, refuse};
 use crate::host::fuse::Fuse;
@@ -302,11 +302,23 @@ impl Nvme {
             Redeemed::Job(submission) => {
                 // Parts were held against their checksums; 0 is that of the answer.
                 let bring = |_: &mut [u8]| Ok(Ok(0));
-                Some(submission.with_slot(slot).complete(answer, bring)?)
+                let polled = submission.with_slot(slot).complete(answer, bring)?;
+                Some(self.as_far_as_known(polled))
             }
             Redeemed::Again => Some(Polled::Extra),
             Redeemed::Foreign => None,
         })
+    }
+
+    /// NVMe has no word for how late an emulated device was: only who started the emulator hears of it.
+    fn as_far_as_known(&self, polled: Polled) -> Polled {
+        let is_emulated = self.found.as_ref().is_some_and(|(_, drive)| drive.emulated);
+        match polled {
+            Polled::Completion(completion) if is_emulated => {
+                Polled::Completion(Completion { lateness_ns: None, ..completion })
+            }
+            Polled::Completion(_) | Polled::Extra | Polled::Nothing => polled,
+        }
     }
 
     /// Has an I/O command carried out, while batches go on.

@@ -609,7 +609,13 @@ mod tests {
             let (job, outcome) =
                 (job.id, Outcome::Made { bad: Vec::new(), damaged: Vec::new() });
             let work_ns = None;
-            self.0.push_back(Completion { job, slot, outcome, work_ns, lateness_ns: 0 });
+            self.0.push_back(Completion {
+                job,
+                slot,
+                outcome,
+                work_ns,
+                lateness_ns: Some(0),
+            });
             Ok(())
         }
 

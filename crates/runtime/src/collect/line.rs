@@ -81,30 +81,41 @@ pub struct LineReport {
 /// Answers of an emulated device that came later than its model says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Behind {
-    /// How many.
-    pub n: u32,
+    n: u32,
     most_ns: u64,
     all_ns: u64,
+    /// Answers of which the device does not say whether they were late.
+    n_unknown: u32,
 }
 
 impl Behind {
     /// One more answer.
-    pub(crate) fn add(&mut self, ns: u64) {
+    pub(crate) fn add(&mut self, ns: Option<u64>) {
+        let Some(ns) = ns else {
+            self.n_unknown += 1;
+            return;
+        };
         self.n += u32::from(ns > 0);
         self.most_ns = self.most_ns.max(ns);
         self.all_ns = self.all_ns.saturating_add(ns);
     }
 
-    /// By how many seconds at most.
+    /// How many; `None` where the device does not say.
     #[must_use]
-    pub fn most_s(&self) -> f64 {
-        Duration::from_nanos(self.most_ns).as_secs_f64()
+    pub fn n(&self) -> Option<u32> {
+        (self.n_unknown == 0).then_some(self.n)
     }
 
-    /// By how many seconds in all.
+    /// By how many seconds at most; `None` where the device does not say.
     #[must_use]
-    pub fn all_s(&self) -> f64 {
-        Duration::from_nanos(self.all_ns).as_secs_f64()
+    pub fn most_s(&self) -> Option<f64> {
+        self.n().map(|_| Duration::from_nanos(self.most_ns).as_secs_f64())
+    }
+
+    /// By how many seconds in all; `None` where the device does not say.
+    #[must_use]
+    pub fn all_s(&self) -> Option<f64> {
+        self.n().map(|_| Duration::from_nanos(self.all_ns).as_secs_f64())
     }
 }
 

@@ -85,6 +85,14 @@ impl DeviceSpec {
         }
     }
 
+    /// The faults that it is to have, as given.
+    pub(crate) fn faults(&self) -> &[String] {
+        match self {
+            Self::Sim(sim) => &sim.faults,
+            Self::At { .. } | Self::Pool(_) | Self::Gpu { .. } => &[],
+        }
+    }
+
     /// The device's rate as a part of the host's, where it was given so. The host's own rate
     /// must then be known before the device can start.
     #[must_use]

@@ -302,7 +302,7 @@ impl ProducerLoop {
                 };
                 let (job, work_ns) = (job.id, None);
                 let completion =
-                    Completion { job, slot, outcome, work_ns, lateness_ns: 0 };
+                    Completion { job, slot, outcome, work_ns, lateness_ns: Some(0) };
                 self.say(Ok(Polled::Completion(completion)));
                 Ok(())
             }

@@ -205,7 +205,7 @@ impl Front {
             Outcome::Made { bad, damaged }
         });
         let slot = slot.into_slot();
-        Some(Completion { job: id, slot, outcome, work_ns, lateness_ns: 0 })
+        Some(Completion { job: id, slot, outcome, work_ns, lateness_ns: Some(0) })
     }
 }
 

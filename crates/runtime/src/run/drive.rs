@@ -27,9 +27,12 @@ use crate::read::blocks::BlockSource;
 use crate::run::checkpoint::{self, Loaded, NextSave, Place, Saves};
 use crate::run::digests::{Digests, digest_of};
 use crate::run::energy::{Amounts, Lap, Metering, Meters, Used, devices_say};
+use crate::run::faults::injected;
 use crate::run::observer::{Ended, Observer, Progress};
-use crate::run::prepare::{prepare, tell_notes};
+use crate::run::part::{Part, stopped_by};
+use crate::run::prepare::{lone_note, prepare, tell_notes};
 use crate::run::settings::settings;
+use crate::run::shares::Shares;
 use crate::run::usage::{UsageLog, byte_seconds};
 use crate::runtime::host::EpochOptions;
 use crate::threads::process;
@@ -48,13 +51,14 @@ pub fn drive(
     how: &DriveConfig,
     observer: &mut dyn Observer,
 ) -> Result<RunResult, RuntimeError> {
-    if let Some(note) = loader.note() {
+    // Strategies that are compared need no device, and may have no horizon.
+    let of_strategy = lone_note(loader.runtime()).filter(|_| how.compare.is_empty());
+    for note in loader.note().into_iter().chain(of_strategy) {
         observer.note(&note);
     }
     how.checkpoint.as_deref().map_or(Ok(()), checkpoint::probe)?;
     let meters = Meters::open(&how.energy)?;
     let alone = prepare(loader.runtime_mut(), how, observer)?;
-    // Strategies that are compared need not have one.
     let note = loader.runtime().horizon_note(observer.names());
     let note = note.filter(|_| how.compare.is_empty());
     if let Some(note) = note {
@@ -108,7 +112,8 @@ pub fn drive(
         }
     }
     let unsaved = run.saves.failed.take();
-    let result = run.finish(cpu_before, metering);
+    let stopped = stopped_by(how, &run.epochs, epochs.len());
+    let result = RunResult { stopped, ..run.finish(cpu_before, metering) };
     match unsaved.map(Box::new) {
         None => Ok(result),
         Some(source) => Err(RuntimeError::Unsaved { result: Box::new(result), source }),
@@ -153,45 +158,13 @@ struct Seen {
     /// CPU seconds of the process when it began, and at its end.
     cpu_s: [Option<f64>; 2],
     went: Went,
+    part: Part,
     /// Made by the host, made by devices.
     samples: [u64; 2],
     front: u32,
     back: u32,
     usage: Usage,
     shares: Shares,
-}
-
-/// Whose time an epoch is, besides the loader's (`collect/stall.rs`): shares without gaps between.
-struct Shares {
-    since: Instant,
-    /// In the accelerator's steps.
-    steps: Duration,
-    /// In the consumer's work between the steps: digests, checkpoints, whoever watches.
-    own: Duration,
-}
-
-impl Shares {
-    /// Until now it was the consumer's own time.
-    fn own(&mut self) {
-        let took = self.lap();
-        self.own += took;
-    }
-
-    /// Until now the accelerator computed.
-    fn step(&mut self) {
-        let took = self.lap();
-        self.steps += took;
-    }
-
-    /// Until now the loader was waited for.
-    fn waited(&mut self) {
-        self.lap();
-    }
-
-    fn lap(&mut self) -> Duration {
-        let since = std::mem::replace(&mut self.since, Instant::now());
-        self.since - since
-    }
 }
 
 impl Run<'_> {
@@ -256,9 +229,9 @@ impl Run<'_> {
     ) -> Result<(Seen, EpochReport), RuntimeError> {
         process::reset_peak_rss();
         let cpu_before = process::cpu_seconds();
+        let part = Part::of(self.loader.runtime(), options)?;
         let deal = self.loader.begin_epoch(options.clone(), next)?;
         let began = Instant::now();
-        let (steps, own) = (Duration::ZERO, Duration::ZERO);
         let mut seen = Seen {
             began,
             seconds: 0.0,
@@ -266,11 +239,12 @@ impl Run<'_> {
             gap_s: None,
             cpu_s: [cpu_before; 2],
             went: Went::Stopped,
+            part,
             samples: [0; 2],
             front: 0,
             back: 0,
             usage: Usage::default(),
-            shares: Shares { since: began, steps, own },
+            shares: Shares::begin(began),
         };
         observer.begin(self.progress(&seen, options, &deal));
         let went = self.consume_all(options, &deal, &mut seen, observer);
@@ -421,6 +395,10 @@ impl Seen {
         self.front + self.back
     }
 
+    fn stopped_at(&self) -> Option<u32> {
+        self.part.stopped_at(self.n_batches()).filter(|_| self.went == Went::Stopped)
+    }
+
     /// The loader's waits and the consumer's own work.
     fn with_own_work(&self, stall: Stall) -> Stall {
         Stall { consumer: stall.consumer + self.shares.own.as_secs_f64(), ..stall }
@@ -451,6 +429,8 @@ impl Run<'_> {
             samples: seen.n_samples(),
             sources: self.digests.sources(self.loader.runtime().source()),
             batches: seen.n_batches(),
+            resumed_at: seen.part.resumed_at(),
+            stopped_at: seen.stopped_at(),
             seconds,
             images_per_s,
             first_batch_s: seen.first_batch_s,
@@ -512,7 +492,7 @@ impl Run<'_> {
                 late: counts.late,
                 lost: counts.lost,
                 wasted: counts.wasted + back.extra,
-                late_completions: back.behind.n,
+                late_completions: back.behind.n(),
                 max_lateness_seconds: back.behind.most_s(),
                 lateness_seconds: back.behind.all_s(),
                 host_cpu_s: *host_cpu_s,
@@ -560,9 +540,12 @@ impl Run<'_> {
             block_cache: runtime.source().blocks().map(BlockSource::used),
             record_cache: runtime.record_cache(),
             fetches: runtime.fetched(),
+            faults: injected(runtime, &used.devices),
             energy,
             alone: self.alone,
             damaged: runtime.damages.figures(),
+            // Who was asked to run it knows the rest.
+            ..RunResult::default()
         }
     }
 }

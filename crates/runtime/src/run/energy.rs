@@ -88,7 +88,7 @@ pub(crate) struct Used {
     cpu_s: Option<f64>,
     machine_cpu_s: Option<f64>,
     storage_read: u64,
-    devices: Vec<Option<DeviceStats>>,
+    pub(crate) devices: Vec<Option<DeviceStats>>,
 }
 
 impl Used {

@@ -37,6 +37,18 @@ pub(crate) fn prepare(
     Ok(alone)
 }
 
+/// That a strategy which gives batches to devices has none, in one line.
+pub(crate) fn lone_note(runtime: &Runtime) -> Option<String> {
+    let has_devices = !runtime.config.devices.is_empty() || !runtime.devices.is_empty();
+    let strategy = runtime.config.strategy;
+    let is_lone = strategy.walks_from_both_ends() && !has_devices;
+    is_lone.then(|| {
+        format!(
+            "strategy {strategy} has no device: the host makes every batch, as with cpu"
+        )
+    })
+}
+
 /// What has happened to devices since it was told last.
 pub(crate) fn tell_notes(runtime: &Runtime, observer: &mut dyn Observer) {
     while let Some(note) = runtime.next_note() {
