@@ -96,8 +96,8 @@ pub use bothends_decompress::{
 pub use bothends_figures::{
     AcceleratorResult, Alone, Audits, BackResult, BlockCacheUse, Bytes, Counted, Cpu,
     Damaged, DamagedSample, Energy, EnergyDomain, EpochResult, FetchWaits, Fetches,
-    FrontResult, Memory, Moment, RecordCacheUse, RunResult, Seen, Settings, Skipped,
-    SourceSamples, Stall, UsageSample, What,
+    FrontResult, InjectedFault, Memory, Moment, RecordCacheUse, RunResult, Seen,
+    Settings, Skipped, SourceSamples, Stall, UsageSample, What,
 };
 pub use bothends_gpu::GpuError;
 pub use bothends_gpu::driver::{Card, Driver};
