@@ -3,6 +3,7 @@
 //! Read `location/clouds.rs` next, then `stores.rs`.
 
 mod clouds;
+mod valid;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
@@ -63,7 +64,10 @@ impl Options {
                 && words.iter().any(|word| name.contains(word))
         };
         let secrets = self.variables.iter().filter(|(name, _)| is_secret(name));
-        secrets.map(|(_, value)| value.clone()).filter(|value| value.len() > 3).collect()
+        secrets
+            .map(|(_, value)| value.trim().to_owned())
+            .filter(|value| value.len() > 3)
+            .collect()
     }
 }
 
@@ -304,15 +308,4 @@ impl Bucket {
         let (scheme, name) = (scheme.to_owned(), name.to_owned());
         Ok(Self { provider, scheme, name, account, prefix })
     }
-}
-
-fn check_endpoint(endpoint: &str) -> Result<(), StorageError> {
-    let is_url = ["http://", "https://"]
-        .iter()
-        .any(|scheme| endpoint.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty()));
-    if is_url && !endpoint.contains('@') {
-        return Ok(());
-    }
-    let why = "is not an endpoint; write it as http://host:port or https://host, without a login";
-    Err(StorageError::Address { text: without_login(endpoint), why: why.to_owned() })
 }

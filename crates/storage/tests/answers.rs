@@ -438,6 +438,50 @@ fn addresses_that_mean_nothing_are_told_without_their_logins() {
     );
 }
 
+/// The same are refused where a request would panic, and where they come from the environment.
+#[test]
+fn settings_that_no_request_can_carry_are_told_by_name() {
+    let endpoints = [
+        "localhost:9000",
+        "http://",
+        "s3.example.com",
+        "https://host:99999",
+        "http://[::1",
+        "http://10.0.0.999:9000",
+        "http://me:s3cret@host",
+        "http://ho st",
+    ];
+    let endpoints =
+        endpoints.map(|text| ("AWS_ENDPOINT_URL", text, "is not an endpoint"));
+    let others = [
+        ("AWS_ENDPOINT_URL_S3", "localhost:9000", "is not an endpoint"),
+        ("AWS_REGION", "eu\nwest", "is not a region"),
+        ("AWS_ACCESS_KEY_ID", "s3cret\nid", "has a line break"),
+        ("AWS_SESSION_TOKEN", "s3cr\u{e4}t", "has a line break"),
+    ];
+    for (name, value, words) in endpoints.into_iter().chain(others) {
+        let mut options = options(SocketAddr::from(([127, 0, 0, 1], 1)));
+        options.endpoint = None;
+        options.variables.insert(name.to_owned(), value.to_owned());
+        let error = Location::parse("s3://data/x", &options).unwrap().open().unwrap_err();
+        let error = one_line(&error);
+        assert!(error.starts_with(&format!("`{name}` {words}")), "{value}: {error}");
+    }
+}
+
+#[test]
+fn a_line_break_at_the_end_of_a_setting_does_not_count() {
+    let found = "HTTP/1.1 206 Part\r\nContent-Range: bytes 2-5/9\r\nContent-Length: 4\r\n\
+                 Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n\r\n2345";
+    let (at, _) = server(move |_, _| found.as_bytes().to_vec());
+    let mut options = options(at);
+    options.variables.insert("AWS_REGION".to_owned(), "eu-west-1".to_owned());
+    for value in options.variables.values_mut() {
+        value.push('\n');
+    }
+    assert_eq!(fetch(open("s3://data/x", &options)).unwrap(), "2345");
+}
+
 #[test]
 fn nothing_shows_a_credential() {
     let (at, _) = server(|_, line| s3_error(line, "400 Bad", "Odd"));

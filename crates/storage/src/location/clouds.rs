@@ -12,7 +12,7 @@ use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::{ObjectStore, RetryConfig};
 
-use super::Options;
+use super::{Options, valid};
 use crate::StorageError;
 use crate::client::Client;
 use crate::stores::cloud::{Cloud, Secrets};
@@ -41,13 +41,18 @@ pub(super) struct Bucket {
 impl Bucket {
     pub(super) fn open(&self, options: &Options) -> Result<Cloud, StorageError> {
         if let Some(endpoint) = &options.endpoint {
-            super::check_endpoint(endpoint)?;
+            valid::endpoint(endpoint)?;
         }
+        if let Some(region) = &options.region {
+            valid::region(region)?;
+        }
+        let settings = self.settings(&options.variables);
+        valid::settings(&settings)?;
         let client = Client::new(options.ca_file().as_deref());
         let store = match self.provider {
-            Provider::S3 => self.s3(options, client),
-            Provider::Google => self.google(options, client),
-            Provider::Azure => self.azure(options, client),
+            Provider::S3 => self.s3(options, settings, client),
+            Provider::Google => self.google(options, settings, client),
+            Provider::Azure => self.azure(options, settings, client),
         };
         let secrets = Secrets(options.secrets());
         let store = store.map_err(|why| StorageError::Address {
@@ -64,14 +69,23 @@ impl Bucket {
         }
     }
 
+    /// What is set for this provider, by variables' names in lower case.
+    fn settings(&self, variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        match self.provider {
+            Provider::S3 => merged(with_prefix(variables, "AWS_"), profile(variables)),
+            Provider::Google => with_prefix(variables, "GOOGLE_"),
+            Provider::Azure => with_prefix(variables, "AZURE_"),
+        }
+    }
+
     fn s3(
         &self,
         options: &Options,
+        settings: BTreeMap<String, String>,
         client: Client,
     ) -> Result<Arc<dyn ObjectStore>, String> {
         let mut builder = AmazonS3Builder::new();
-        let environment = with_prefix(&options.variables, "AWS_");
-        for (name, value) in merged(environment, profile(&options.variables)) {
+        for (name, value) in settings {
             if let Ok(key) = name.parse() {
                 builder = builder.with_config(key, value);
             }
@@ -98,10 +112,11 @@ impl Bucket {
     fn google(
         &self,
         options: &Options,
+        settings: BTreeMap<String, String>,
         client: Client,
     ) -> Result<Arc<dyn ObjectStore>, String> {
         let mut builder = GoogleCloudStorageBuilder::new();
-        for (name, value) in with_prefix(&options.variables, "GOOGLE_") {
+        for (name, value) in settings {
             if let Ok(key) = name.parse() {
                 builder = builder.with_config(key, value);
             }
@@ -125,10 +140,11 @@ impl Bucket {
     fn azure(
         &self,
         options: &Options,
+        settings: BTreeMap<String, String>,
         client: Client,
     ) -> Result<Arc<dyn ObjectStore>, String> {
         let mut builder = MicrosoftAzureBuilder::new();
-        for (name, value) in with_prefix(&options.variables, "AZURE_") {
+        for (name, value) in settings {
             if let Ok(key) = name.parse() {
                 builder = builder.with_config(key, value);
             }
@@ -162,15 +178,16 @@ fn no_retries() -> RetryConfig {
     }
 }
 
-/// Variables that start with `prefix`, in lower case.
+/// Variables that start with `prefix`, in lower case. A file that a variable was made of often ends in a line
+/// break.
 fn with_prefix(
     variables: &BTreeMap<String, String>,
     prefix: &str,
 ) -> BTreeMap<String, String> {
-    let ours = variables
-        .iter()
-        .filter(|(name, value)| name.starts_with(prefix) && !value.is_empty());
-    ours.map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect()
+    let ours = variables.iter().filter(|(name, _)| name.starts_with(prefix));
+    let ours = ours.map(|(name, value)| (name.to_ascii_lowercase(), value.trim()));
+    let given = ours.filter(|(_, value)| !value.is_empty());
+    given.map(|(name, value)| (name, value.to_owned())).collect()
 }
 
 /// The environment's settings, with those of the profile that belong to none of them: half a credential
