@@ -186,6 +186,20 @@ fn a_listing_and_an_identity_outlive_a_short_failure() {
     assert_eq!(identity.modified, Some(Duration::from_secs(9)));
 }
 
+/// S3 answers the question whether an object is there in two parts: HEAD without a word, then GET with the reason.
+#[test]
+fn that_an_object_is_not_there_is_learned_in_spite_of_a_short_failure() {
+    let (at, asked) = server(|number, line| match number {
+        0 => s3_error(line, "404 Not Found", "NoSuchKey"),
+        1 | 2 => s3_error(line, "503 Slow Down", "SlowDown"),
+        _ => s3_error(line, "404 Not Found", "NoSuchKey"),
+    });
+    let view = View::start(open("s3://data/x", &options(at))).unwrap();
+    let error = view.identity("a").unwrap_err();
+    assert!(error.to_string().contains("there is no `s3://data/x/a`"), "{error}");
+    assert_eq!(asked.load(Ordering::SeqCst), 4);
+}
+
 /// A page of a listing with these keys; `rest` says whether there are more.
 fn page(keys: &[&str], rest: &str) -> Vec<u8> {
     let one = |key: &&str| {

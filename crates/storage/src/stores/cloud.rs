@@ -141,7 +141,7 @@ impl Cloud {
     }
 
     async fn head(&self, path: &Path, object: &str) -> Result<Identity, StorageError> {
-        let pauses = Pauses::new();
+        let mut pauses = Pauses::new();
         let options = GetOptions { head: true, ..GetOptions::default() };
         let error = match self.store.get_opts(path, options).await {
             Ok(answer) => return Ok(identity(&answer.meta)),
@@ -150,21 +150,22 @@ impl Cloud {
         // The answer to HEAD has no text, and only the text says why.
         let is_mute =
             matches!(failure_in(&error), Some(Failure::Status(s)) if s.code.is_none());
-        if is_mute {
+        while is_mute {
             let range = Some(GetRange::Bounded(0..1));
             let options = GetOptions { range, ..GetOptions::default() };
             // That is one attempt without a deadline of its own. If it is late, the answer to HEAD counts.
             let asked = self.store.get_opts(path, options);
-            match tokio::time::timeout(pauses.left(), asked).await {
-                Err(_) => {}
+            let told = match tokio::time::timeout(pauses.left(), asked).await {
+                Err(_) => break,
                 Ok(Ok(answer)) => return Ok(identity(&answer.meta)),
-                Ok(Err(error)) => {
-                    let told = self.error(&error, object, 0);
-                    // That is an object without a first byte.
-                    if !matches!(told, StorageError::TooShort { .. }) {
-                        return Err(told);
-                    }
-                }
+                Ok(Err(error)) => self.error(&error, object, 0),
+            };
+            // That is an object without a first byte.
+            if matches!(told, StorageError::TooShort { .. }) {
+                break;
+            }
+            if !told.is_transient() || !pauses.wait(told.retry_after()).await {
+                return Err(told);
             }
         }
         Err(self.error(&error, object, 0))
