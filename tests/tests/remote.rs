@@ -464,6 +464,38 @@ fn what_is_uploaded_into_a_table_or_a_store_has_the_same_stream() -> Result<()> 
     Ok(())
 }
 
+/// As `bothends upload --help` shows it.
+#[test]
+fn shards_that_were_uploaded_are_read_by_their_list() -> Result<()> {
+    let server = servers::seaweedfs("an upload of shards to SeaweedFS")?;
+    let Some(server) = server else { return Ok(()) };
+    let (shards, home) = (shards()?, tempfile::tempdir()?);
+    let bothends = |words: &[&str]| -> Result<Vec<u8>> {
+        let mut command = Command::new(program("bothends")?);
+        command.args(words);
+        command
+            .envs(["XDG_CACHE_HOME", "XDG_STATE_HOME"].map(|name| (name, home.path())));
+        command.env("AWS_ENDPOINT_URL", format!("http://{}", server.at));
+        command.env("AWS_SKIP_SIGNATURE", "true");
+        let output = command.output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(output.stdout)
+    };
+    for format in ["tar", "parquet", "mds", "tfrecord"] {
+        let (from, url) = (shards.join(format), format!("s3://{BUCKET}/{format}"));
+        let path = from.to_str().context("a path in UTF-8")?;
+        bothends(&["upload", path, &url])?;
+        let run = ["run", "--recipe", "imagenet-train", "--digest", "--json", "-"];
+        let list = format!("{url}/{LIST}");
+        let stdout =
+            bothends(&[&run[..], &["--batch-size", "2", "--data", &list]].concat())?;
+        let result: RunResult = serde_json::from_slice(&stdout)?;
+        let local = Setup { batch_size: 2, ..Setup::new(&from) }.run()?;
+        ensure!(result.epochs[0].stream_digest == local.stream_digest, "{format}");
+    }
+    Ok(())
+}
+
 /// What lies in a store.
 fn names(url: &str) -> Result<Vec<String>> {
     let objects = Location::parse(url, &Options::default())?.open()?;

@@ -13,6 +13,7 @@ mod rows;
 mod shards;
 mod store;
 
+pub use self::list::is_listed_image;
 use self::shards::columns;
 pub use self::shards::compressed::{Codec, Decompression, Step, Treatment};
 use bothends_core::ids::SampleId;

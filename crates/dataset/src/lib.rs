@@ -34,6 +34,7 @@ pub use fields::{
 };
 pub use formats::{
     Codec, Decompression, Format, Found, Step, Treatment, find, find_fields,
+    is_listed_image,
 };
 pub use storage::{Entry, Kind, Storage, Version};
 pub use table::{

@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use bothends_core::sample::Encoding;
+use bothends_dataset::is_listed_image;
 use bothends_io::replace;
 use bothends_storage::{is_url, without_secrets};
 
@@ -82,7 +83,7 @@ fn samples(
     let (mut converter, mut bytes) = (Converter::default(), Vec::new());
     for (number, item) in numbers().filter(|(_, item)| item.is_sample) {
         source.original(number, &mut converter, &mut bytes)?;
-        let written = writer.write(keys.of(&item), &bytes, item.label);
+        let written = writer.write(keys.of(&item, None), &bytes, item.label);
         written.map_err(PackError::at("write", path))?;
         progress.n_done += 1;
         progress.original_bytes += bytes.len() as u64;
@@ -104,17 +105,22 @@ struct Keys {
 }
 
 impl Keys {
-    fn of(&mut self, item: &Item) -> String {
+    /// The name of the next sample. It ends in `ending`, if it is to be the name of an image.
+    fn of(&mut self, item: &Item, ending: Option<&str>) -> String {
+        let ended = |name: String| match ending {
+            Some(ending) if !is_listed_image(&name) => format!("{name}.{ending}"),
+            Some(_) | None => name,
+        };
         let is_alone = self.n_in_file.get(&item.path).is_some_and(|n| *n == 1);
-        let mut key = match is_alone {
+        let mut key = ended(match is_alone {
             true => item.path.clone(),
             false => self.place(item),
-        };
+        });
         // A list may name a file twice.
         while !self.given.insert(key.clone()) {
             let place = self.place(item);
             let nth = self.next.entry(place.clone()).or_insert(2);
-            key = format!("{place}#{nth}");
+            key = ended(format!("{place}#{nth}"));
             *nth += 1;
         }
         key
@@ -177,12 +183,19 @@ mod tests {
             item("0.tar", 9),
             item("0.tar", 9),
         ];
-        let given = given.map(|item| keys.of(&item));
+        let given = given.map(|item| keys.of(&item, None));
         let expected = ["a/1.jpg", "0.tar@512", "0.tar@9", "0.tar@9#2", "0.tar@9#3"];
         assert_eq!(given, expected);
+        // A list of them is one of images.
+        let jpg = Some("jpg");
+        for name in ["0.tar@7.jpg", "0.tar@7#2.jpg"] {
+            assert_eq!(keys.of(&item("0.tar", 7), jpg), name);
+        }
+        keys.n_in_file.insert("b/1.JPEG".to_owned(), 1);
+        assert_eq!(keys.of(&item("b/1.JPEG", 0), jpg), "b/1.JPEG");
         // Each costs the same, however many there are.
         let n = 100_000;
-        (6..n).for_each(|_| drop(keys.of(&item("0.tar", 9))));
-        assert_eq!(keys.of(&item("0.tar", 9)), format!("0.tar@9#{}", n - 2));
+        (6..n).for_each(|_| drop(keys.of(&item("0.tar", 9), None)));
+        assert_eq!(keys.of(&item("0.tar", 9), None), format!("0.tar@9#{}", n - 2));
     }
 }

@@ -30,6 +30,13 @@ pub(crate) fn is_list(path: &str) -> bool {
     path.rsplit_once('.').is_some_and(|(_, ext)| ext.eq_ignore_ascii_case("jsonl"))
 }
 
+/// Whether a file of this name makes the records of its list images.
+#[must_use]
+pub fn is_listed_image(name: &str) -> bool {
+    let is_gif = |(_, ending): (&str, &str)| ending.eq_ignore_ascii_case("gif");
+    is_image(name) || name.rsplit_once('.').is_some_and(is_gif)
+}
+
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(borrow)]
@@ -55,7 +62,7 @@ pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, Datase
     if samples.is_empty() {
         return Err(DatasetError::Empty { path: storage.shown(target) });
     }
-    let encoding = match samples.iter().any(|sample| is_image(&sample.path)) {
+    let encoding = match samples.iter().any(|sample| is_listed_image(&sample.path)) {
         true => Encoding::Image,
         false => Encoding::Opaque,
     };
@@ -182,6 +189,9 @@ mod tests {
         let found = find("{\"path\": \"c.bin\", \"label\": 1}\n").unwrap();
         let shape = found.table.record_shape().unwrap();
         assert_eq!(shape, RecordShape::Opaque { len_bytes: 2 });
+        for (name, is) in [("a.gif", true), ("s.tar@09.JPG", true), ("s.tar@09", false)] {
+            assert_eq!(is_listed_image(name), is, "{name}");
+        }
     }
 
     #[test]

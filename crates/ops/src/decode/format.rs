@@ -37,6 +37,19 @@ impl Format {
         }
     }
 
+    /// What the names of such files end with, most often.
+    pub(super) fn ending(self) -> &'static str {
+        match self {
+            Self::Jpeg => "jpg",
+            Self::Png => "png",
+            Self::Bmp => "bmp",
+            Self::Pnm => "ppm",
+            Self::Gif => "gif",
+            Self::WebP => "webp",
+            Self::Tiff => "tif",
+        }
+    }
+
     /// The size of an image, and the bytes that decoding it may take at most; 0 where its first bytes
     /// do not say.
     pub(super) fn need_bytes(bytes: &[u8]) -> (Size, u64) {

@@ -1,11 +1,13 @@
 //! Uploading: the samples of a data set, as they were, as objects of a remote store.
 //!
 //! An object has the name of the file that is the sample, or of the file that the sample lies in and its place there.
-//! Where the store keeps no labels, a list of all samples is written last. An upload that was interrupted is begun
+//! Where the store keeps no labels, a list of all samples is written last; what that lists is an image by its name. An upload that was interrupted is begun
 //! again: what is there with the same length and label is left out.
 
 use std::sync::Arc;
 
+use bothends_core::sample::Encoding;
+use bothends_ops::decode;
 use bothends_storage::{Location, Missing, Options, Put, Upload, Uploaded, Uploader};
 
 use super::Keys;
@@ -51,7 +53,9 @@ pub fn upload(
         let mut bytes = Vec::with_capacity(item.len as usize);
         source.original(number, &mut converter, &mut bytes)?;
         progress.original_bytes += bytes.len() as u64;
-        let object = keys.of(&item);
+        let is_image = source.encoding() == Encoding::Image && !to.keeps_labels();
+        let ending = if is_image { decode::ending(&bytes) } else { None };
+        let object = keys.of(&item, ending);
         if !to.keeps_labels() {
             list.extend(line(&object, item.label).as_bytes());
         }
