@@ -252,31 +252,46 @@ impl Agreed {
     /// Digests of the records that the host asks about, as they are here.
     ///
     /// # Errors
-    /// One line: there is no such sample.
+    /// One line: there is no such sample, or the store on the network does not give it now.
     pub(crate) fn attest(
         &self,
         store: &dyn Store,
         inquiry: &Inquiry,
     ) -> Result<Vec<Option<RecordDigest>>, String> {
         let table = &self.known.table;
+        let asked = &inquiry.samples;
+        if let Some(none) = asked.iter().find(|sample| sample.0 >= table.n_samples()) {
+            return Err(format!("there is no sample {} in this session", none.0));
+        }
+        let path = |sample: &SampleId| table.file_path(table.extent(*sample).file);
+        let paths: Vec<_> = asked.iter().map(path).collect();
+        let mut wanted = Vec::with_capacity(asked.len());
+        for (sample, path) in asked.iter().zip(&paths) {
+            let Extent { file, offset, len } = table.extent(*sample);
+            wanted.push(Wanted { path, offset, len, mark: table.mark(file) });
+        }
+        store.read_all_ahead(&wanted);
         let mut record = Vec::new();
-        let mut digest = |sample: SampleId| {
-            if sample.0 >= table.n_samples() {
-                return Err(format!("there is no sample {} in this session", sample.0));
-            }
-            let Extent { file, offset, len } = table.extent(sample);
-            let path = table.file_path(file);
-            if let Some(file_len) = self.known.other_len(sample, store) {
+        let digest = |(sample, wanted): (&SampleId, &Wanted<'_>)| {
+            let file = table.extent(*sample).file;
+            let read = store.read(*wanted, &mut record);
+            let file_len = match &read {
+                Ok(identity) => table.file_len(*sample).and(Some(identity.age.0)),
+                // It says nothing about the copy, and only this machine knows it.
+                Err(error) if error.is_of_network() => return Err(one_line(error)),
+                Err(_) => self.known.other_len(*sample, store),
+            };
+            if let Some(len) =
+                file_len.filter(|len| Some(*len) != table.file_len(*sample))
+            {
                 // Whatever is in it, it is another file.
-                return Ok(Some(RecordDigest { len: file_len, hash: 0 }));
+                return Ok(Some(RecordDigest { len, hash: 0 }));
             }
-            let wanted = Wanted { path: &path, offset, len, mark: table.mark(file) };
-            let read = store.read(wanted, &mut record);
             // From now on samples are made of this very file, or not at all.
             let is_had = read.is_ok_and(|identity| self.seen.is_same(file, &identity));
             Ok(is_had.then(|| RecordDigest::of(&record, inquiry.seed)))
         };
-        inquiry.samples.iter().map(|sample| digest(*sample)).collect()
+        asked.iter().zip(&wanted).map(digest).collect()
     }
 }
 

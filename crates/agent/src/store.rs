@@ -54,6 +54,13 @@ impl StoreError {
     }
 }
 
+impl StoreError {
+    /// Whether a store on the network did not give what is there: it refused, or did not answer.
+    pub(crate) fn is_of_network(&self) -> bool {
+        self.is_of_machine() && StorageError::of(&self.source).is_some()
+    }
+}
+
 /// How long a file is, in bytes, and when it was last changed, in nanoseconds since 1970: what
 /// the side index tells a changed file by.
 pub type Age = (u64, i128);
@@ -177,6 +184,9 @@ pub trait Store: Send + Sync + Debug {
     /// Has these bytes brought nearer, if that can be done without waiting for them: they will be read
     /// soon. May wait for the file to open. What goes wrong is for `read` to say.
     fn read_ahead(&self, _wanted: Wanted<'_>) {}
+
+    /// The same of several records that somebody waits for, where each alone would take a way over a network.
+    fn read_all_ahead(&self, _wanted: &[Wanted<'_>]) {}
 
     /// Checks that the file `path` is there and can be opened: a session begins. What lies at the
     /// store's root now is what is read from now on.

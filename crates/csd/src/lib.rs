@@ -331,7 +331,8 @@ pub trait Serve: Send + Debug {
     /// cannot be read. Reads them, and blocks for that long.
     ///
     /// # Errors
-    /// One line for the host's user: there is no session, or no such sample.
+    /// One line for the host's user: there is no session, or no such sample, or the store that the device reads
+    /// does not give it.
     fn attest(&mut self, inquiry: &Inquiry) -> Result<Vec<Option<RecordDigest>>, String>;
 
     /// Queues a job, to be made in `slot`.

@@ -198,12 +198,36 @@ impl ObjectStore {
 
     fn identify(&self, path: &str) -> Result<storage::Identity, StorageError> {
         let identity = self.fetcher.identify(path).wait()?;
+        self.learn(path, &identity);
+        Ok(identity)
+    }
+
+    /// What these objects are, as far as nobody says and it is not known; they are asked for at once.
+    fn identify_all(&self, wanted: &[Wanted<'_>]) {
+        let unmarked = wanted.iter().filter(|wanted| wanted.mark.is_none());
+        let mut paths: Vec<_> = unmarked.map(|wanted| wanted.path).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        {
+            let known = self.known();
+            paths.retain(|path| !known.contains_key(*path));
+        }
+        let asked: Vec<_> =
+            paths.iter().map(|path| self.fetcher.identify(path)).collect();
+        for (path, asked) in paths.iter().zip(asked) {
+            // What goes wrong, the read says.
+            if let Ok(identity) = asked.wait() {
+                self.learn(path, &identity);
+            }
+        }
+    }
+
+    fn learn(&self, path: &str, identity: &storage::Identity) {
         let mut known = self.known();
         if known.len() >= MOST_KNOWN {
             known.clear();
         }
         known.insert(path.to_owned(), identity.clone());
-        Ok(identity)
     }
 
     /// The record's bytes, with more attempts while it is the network that fails.
@@ -267,6 +291,13 @@ impl Store for ObjectStore {
         if ahead.has_room(&at, now) {
             let pending = self.ask(&at);
             ahead.add(at, pending, now);
+        }
+    }
+
+    fn read_all_ahead(&self, wanted: &[Wanted<'_>]) {
+        self.identify_all(wanted);
+        for wanted in wanted {
+            self.read_ahead(*wanted);
         }
     }
 
@@ -365,6 +396,27 @@ mod tests {
         assert_eq!(n_asked.load(Ordering::Relaxed), 2, "it was used");
         let ahead = store.ahead();
         assert_eq!((ahead.pending.len(), ahead.n_bytes), (0, 0));
+    }
+
+    /// One after the other, they took longer than a host waits.
+    #[test]
+    fn records_that_somebody_waits_for_are_requested_at_once() {
+        const WAY: Duration = Duration::from_millis(100);
+        let double = Double::answering(|_| Answer::After(WAY));
+        let paths: Vec<_> = (0..40).map(|nth| nth.to_string()).collect();
+        for path in &paths {
+            double.put(path, "0123456789");
+        }
+        let (store, start) = (started(double), Instant::now());
+        let all: Vec<_> = paths.iter().map(|path| wanted(path, 2, 3)).collect();
+        store.read_all_ahead(&all);
+        for one in all {
+            let mut bytes = Vec::new();
+            store.read(one, &mut bytes).unwrap();
+            assert_eq!(bytes, b"234");
+        }
+        let took = start.elapsed();
+        assert!(took < 20 * WAY, "{took:?}");
     }
 
     #[test]
