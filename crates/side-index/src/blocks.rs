@@ -355,8 +355,8 @@ impl BlockCache {
             *growing = Growing::Segment(self.begin(record)?);
         }
         let Growing::Segment(writing) = growing else { return Ok(Keeping::Stopped) };
-        let said = |e: IoError| format!("the cache cannot be written ({})", whole(&e));
-        writing.draft.write_at(groups, writing.offset).map_err(said)?;
+        let written = writing.draft.write_at(groups, writing.offset);
+        written.map_err(|error| unwritten(&error))?;
         let mut known = self.known_mut();
         let Some(segment) = known.segments.get_mut(writing.segment as usize) else {
             return Ok(Keeping::Stopped);
@@ -396,22 +396,35 @@ impl BlockCache {
         if end < with_line(record) + HEADER_BYTES as u64 {
             return Err("the cache is full".to_owned());
         }
-        let said = |e: IoError| format!("the cache cannot be written ({})", whole(&e));
-        let draft = self.folder.begin().map_err(said)?;
-        // Where the system does not say, a full disk will.
-        let free = free_bytes(&self.folder.path).unwrap_or(u64::MAX);
-        if free / 2 < end {
-            return Err(format!(
-                "the disk of {} has only {} MiB left",
-                self.folder.path.display(),
-                free >> 20
-            ));
-        }
-        let file = Arc::new(draft.reading(self.direct).map_err(said)?);
+        let draft = self.draft(end)?;
+        let file = Arc::new(draft.reading(self.direct).map_err(|e| unwritten(&e))?);
         let mut known = self.known_mut();
         let segment = u32::try_from(known.segments.len()).unwrap_or(u32::MAX);
         known.segments.push(Segment::new(file, None, Directory::of(self.kind)));
         Ok(Writing { draft, segment, offset: HEADER_BYTES as u64, end })
+    }
+
+    /// A file for a segment of so many bytes, or why there is none.
+    fn draft(&self, len_bytes: u64) -> Result<Draft, String> {
+        let draft = self.folder.begin().map_err(|error| unwritten(&error))?;
+        // Where the system does not say, a full disk will.
+        let free = free_bytes(&self.folder.path).unwrap_or(u64::MAX);
+        if free / 2 < len_bytes {
+            return Err(format!(
+                "the disk of {} has only {} MiB left, and {} must be free for a cache of {}; give it a \
+                 smaller size (--cache-size), or another disk",
+                self.folder.path.display(),
+                free >> 20,
+                (2 * len_bytes).div_ceil(1 << 20),
+                self.folder.limit_bytes() >> 20
+            ));
+        }
+        Ok(draft)
+    }
+
+    /// Why no segment can be begun here. Blocks on the file system, and makes the directory.
+    pub(crate) fn hindrance(&self) -> Option<String> {
+        self.draft(segment_bytes(self.folder.limit_bytes())).err()
     }
 
     /// Gives the growing segment its name, without what others have left no room for. One that cannot be
@@ -436,8 +449,7 @@ impl BlockCache {
             }
             Err(error) => {
                 self.known_mut().give_up(number);
-                let why = format!("the cache cannot be written ({})", whole(&error));
-                *growing = self.stopped(why);
+                *growing = self.stopped(unwritten(&error));
             }
         }
     }
@@ -557,13 +569,21 @@ fn name_of(path: &Path) -> Option<String> {
     path.file_name()?.to_str().map(str::to_owned)
 }
 
-/// An error with its cause, in one line.
-fn whole(error: &IoError) -> String {
+/// Why it was not written, in one line.
+fn unwritten(error: &IoError) -> String {
     use std::error::Error;
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
+    let why = match (error, error.source()) {
+        // What a reader says of these is about data that somebody has.
+        (IoError::Missing { path }, _) => {
+            format!("`{}` cannot be made; name a folder that can be", path.display())
+        }
+        (IoError::Unreadable { path }, _) => {
+            format!("this user may not write `{}`", path.display())
+        }
+        (_, Some(source)) => format!("{error}: {source}"),
+        (_, None) => error.to_string(),
+    };
+    format!("the cache cannot be written ({why})")
 }
 
 #[cfg(test)]

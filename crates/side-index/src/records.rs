@@ -48,6 +48,13 @@ impl RecordCache {
         })
     }
 
+    /// Why nothing can be kept here, where that shows before anything is. Blocks on the file system, and makes
+    /// the directory.
+    #[must_use]
+    pub fn hindrance(&self) -> Option<String> {
+        self.0.hindrance()
+    }
+
     /// Whether more may be kept.
     #[must_use]
     pub fn takes_more(&self) -> bool {

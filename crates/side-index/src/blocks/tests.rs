@@ -171,4 +171,17 @@ fn where_nothing_can_be_written_a_reason_is_given() {
     let why = cache.stats().off.unwrap();
     assert!(why.contains("cannot be written") && !why.contains('\n'), "{why}");
     assert!(!cache.has(name(1)));
+    assert_eq!(cache.hindrance(), Some(why));
+}
+
+#[test]
+fn what_hinders_shows_before_anything_is_kept() {
+    let root = tempfile::tempdir().unwrap();
+    assert_eq!(cache(root.path(), 1 << 30).hindrance(), None);
+    // Nobody has so large a disk.
+    let why = cache(root.path(), 1 << 60).hindrance().unwrap();
+    assert!(why.contains("must be free") && why.contains("--cache-size"), "{why}");
+    let missing = IoError::Missing { path: "/proc/x/blocks".into() };
+    let why = unwritten(&missing);
+    assert!(why.contains("`/proc/x/blocks` cannot be made; name"), "{why}");
 }

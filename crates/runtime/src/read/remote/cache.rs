@@ -60,6 +60,10 @@ impl Kept {
             );
             return (None, Some(note));
         };
+        let note = cache.hindrance().map(|why| {
+            cache.stop(why.clone());
+            format!("no more records are kept in {shown}: {why}")
+        });
         let kept = Self {
             cache,
             offers: bounded(MOST_WAITING),
@@ -67,7 +71,7 @@ impl Kept {
             left_out: AtomicU64::new(0),
             is_epoch_over: AtomicBool::new(false),
         };
-        (Some(kept), None)
+        (Some(kept), note)
     }
 
     /// The record with this name, if it has `len` bytes. Never waits.
