@@ -95,6 +95,7 @@ fn find(args: &DoctorArgs) -> Result<Findings, Failed> {
     let Some(data) = &args.data else { return Ok(findings) };
     let mut about = bothends_runtime::survey(data)?;
     about.extend(kept(data));
+    about.extend(left_out(data, args));
     let mut alone = args.security.applied(looking(data.clone(), recipe.clone()));
     alone.batch_size = args.batch_size;
     alone.read.page_cache = args.page_cache;
@@ -108,6 +109,9 @@ fn find(args: &DoctorArgs) -> Result<Findings, Failed> {
         sample_bytes: opened.sample_bytes(),
     });
     drop(opened);
+    for spec in specs.iter().filter(|_| !args.csd.is_empty()) {
+        reach(&alone, spec)?;
+    }
     let mut bar = Bar::new();
     bar.phase("watching the machine");
     let before = watched(|| std::thread::sleep(WATCHING)).1;
@@ -140,11 +144,42 @@ fn find(args: &DoctorArgs) -> Result<Findings, Failed> {
     Ok(findings)
 }
 
+/// Nobody waits for measurements that come to nothing: whether there is such a device, and whether it can be
+/// one of these data.
+fn reach(alone: &RunConfig, spec: &DeviceSpec) -> Result<(), Failed> {
+    let devices = vec![spec.clone()];
+    let config = RunConfig { devices, require_devices: true, ..alone.clone() };
+    let mut runtime = Runtime::open(config)?;
+    match spec {
+        // Its rate may be a part of the host's, which nobody knows yet.
+        DeviceSpec::Sim(_) => {}
+        DeviceSpec::At { .. } | DeviceSpec::Pool(_) | DeviceSpec::Gpu { .. } => {
+            runtime.connect_devices(None)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_remote(data: &Path) -> bool {
+    data.to_str().is_some_and(is_url)
+}
+
+/// Whether the presets are measured, which nobody has named.
+fn wants_presets(args: &DoctorArgs) -> bool {
+    args.csd.is_empty() && !args.quick
+}
+
+/// That no preset is measured, where one would be if the data were on this machine.
+fn left_out(data: &Path, args: &DoctorArgs) -> Option<String> {
+    let line = "emulated devices read files of this machine, so none is measured; name an agent near the \
+                store with --csd, or give the path of a copy";
+    (is_remote(data) && wants_presets(args)).then(|| line.to_owned())
+}
+
 /// Where the data are fetched from a store: that each epoch fetches them again, and what helps.
 fn kept(data: &Path) -> Option<String> {
-    let is_remote = data.to_str().is_some_and(is_url);
     let line = "each epoch fetches all records from the store; `bothends run --cache DIR` keeps them on a local disk";
-    is_remote.then(|| line.to_owned())
+    is_remote(data).then(|| line.to_owned())
 }
 
 /// The preset without a model makes whatever the emulation on this machine can make, and each preset
@@ -236,10 +271,11 @@ fn mean(values: &[Option<f64>]) -> Option<f64> {
 fn specs(args: &DoctorArgs) -> Result<Vec<DeviceSpec>, Failed> {
     check_has_devices(&args.csd, args.security.given())?;
     let presets = || presets::names().map(|name| format!("sim:{name}"));
-    let texts: Vec<String> = match (args.csd.is_empty(), args.quick) {
-        (false, _) => args.csd.clone(),
-        (true, false) => presets().collect(),
-        (true, true) => Vec::new(),
+    let has_files = !args.data.as_deref().is_some_and(is_remote);
+    let texts: Vec<String> = match wants_presets(args) {
+        true if has_files => presets().collect(),
+        true => Vec::new(),
+        false => args.csd.clone(),
     };
     texts.iter().map(|text| Ok(text.parse()?)).collect()
 }
@@ -469,7 +505,35 @@ fn device(
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::args::{Args, Command};
+
+    /// They were measured last, after half a minute, and refused.
+    #[test]
+    fn no_preset_is_measured_where_the_data_are_in_a_store() {
+        let parsed = |words: &[&str]| {
+            let line = ["bothends", "doctor", "--data"].iter().chain(words);
+            let Command::Doctor(args) = Args::try_parse_from(line).unwrap().command
+            else {
+                panic!("another command");
+            };
+            args
+        };
+        for (words, n_specs, is_told) in [
+            (&["s3://bucket/set"][..], 0, true),
+            (&["s3://bucket/set", "--quick"], 0, false),
+            (&["s3://bucket/set", "--csd", "tcp://near:1"], 1, false),
+            (&["/data", "--csd", "tcp://near:1"], 1, false),
+            (&["/data"], presets::names().count(), false),
+        ] {
+            let args = parsed(words);
+            assert_eq!(specs(&args).unwrap().len(), n_specs, "{words:?}");
+            let told = left_out(args.data.as_deref().unwrap(), &args);
+            assert_eq!(told.is_some(), is_told, "{words:?}");
+        }
+    }
 
     #[test]
     fn a_limit_is_told_in_cpus_and_none_is_not() {
