@@ -13,11 +13,19 @@ pub(crate) fn without_login(url: &str) -> String {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), url),
     };
-    let rest = &rest[login_len(rest)..];
+    let rest = if has_container(&start, rest) { rest } else { &rest[login_len(rest)..] };
     let rest = rest.split(['?', '#']).next().unwrap_or(rest);
     // What is no port may be a password whose end is missing.
     let shown = if has_port(rest) { rest } else { rest.split(':').next().unwrap_or("") };
     format!("{start}{shown}")
+}
+
+/// Whether an `@` there is between a container of Azure and its account. A colon is one of a password.
+fn has_container(start: &str, rest: &str) -> bool {
+    let is_azure = ["az://", "azure://", "abfs://", "abfss://"]
+        .iter()
+        .any(|azure| start.eq_ignore_ascii_case(azure));
+    is_azure && !rest.contains(':')
 }
 
 /// The prefix that the query of a URL names, if that is all that it names.

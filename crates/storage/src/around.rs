@@ -37,7 +37,8 @@ pub fn without_secrets(text: &str) -> String {
 pub fn around(url: &str, options: &Options) -> Result<(View, String), StorageError> {
     let at = Location::parse(url, options)?;
     // What has an extension is most often a file, but a folder may have one.
-    if let Some((folder, file)) = at.around().filter(|(_, name)| name.contains('.')) {
+    let may_be_file = |name: &str| name.contains('.') || is_part(name);
+    if let Some((folder, file)) = at.around().filter(|(_, name)| may_be_file(name)) {
         let view = start(folder.open()?)?;
         match view.objects_kind(&file)? {
             Some(Kind::File { .. }) => return Ok((view, file)),
@@ -49,6 +50,13 @@ pub fn around(url: &str, options: &Options) -> Result<(View, String), StorageErr
         }
     }
     Ok((start(at.open()?)?, String::new()))
+}
+
+/// Whether the name ends like that of one file of several: `train-00000-of-00128`.
+fn is_part(name: &str) -> bool {
+    let Some((start, n)) = name.rsplit_once("-of-") else { return false };
+    let nth = start.rsplit_once('-').map_or("", |(_, nth)| nth);
+    [nth, n].iter().all(|it| !it.is_empty() && it.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn start(objects: Arc<dyn Objects>) -> Result<View, StorageError> {
@@ -113,6 +121,12 @@ mod tests {
             ("http://host:80/a:b/c", "http://host:80/a:b/c"),
             ("https://host/x?mail=a@b", "https://host/x"),
             ("az://c/p?sig=secret", "az://c/p"),
+            ("az://box@account/x", "az://box@account/x"),
+            (
+                "abfs://box@account.dfs.core.windows.net",
+                "abfs://box@account.dfs.core.windows.net",
+            ),
+            ("az://me:se/cret@box/x", "az://box/x"),
             ("/home/me@work/data", "/home/me@work/data"),
         ] {
             assert_eq!(without_secrets(text), shown);
@@ -132,5 +146,11 @@ mod tests {
         let (view, target) = around(&url("set.v2"), &options).unwrap();
         assert_eq!((&*target, &*view.list("").unwrap()[0].name), ("", "a.jpg"));
         assert!(around("file://no/path", &options).is_err());
+        std::fs::write(folder.path().join("t-00000-of-00002"), "").unwrap();
+        let (_, target) = around(&url("t-00000-of-00002"), &options).unwrap();
+        assert_eq!(target, "t-00000-of-00002");
+        for (name, is) in [("of-2", false), ("a-of-2", false), ("a-1-of-2x", false)] {
+            assert_eq!(is_part(name), is, "{name}");
+        }
     }
 }
