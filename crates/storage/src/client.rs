@@ -63,7 +63,8 @@ impl Client {
             return Ok(Response::from_parts(head, kept));
         }
         let text = if is_head { Bytes::new() } else { kept.start(LONGEST_ERROR).await };
-        Err(Failure::of_status(status.as_u16(), &head.headers, &text))
+        let host = request.uri().host().unwrap_or_default();
+        Err(Failure::of_status(host, status.as_u16(), &head.headers, &text))
     }
 
     /// On a connection that was kept, or on a new one. A server may close a kept one at any time, so

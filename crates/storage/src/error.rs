@@ -69,7 +69,7 @@ pub enum StorageError {
     },
     /// No trusted connection.
     #[error(
-        "no trusted TLS connection with {host} for `{place}` ({why}); check the address, or give the server's CA certificate"
+        "no trusted TLS connection with {host} for `{place}` ({why}); check the address, or give the server's CA certificate (SSL_CERT_FILE)"
     )]
     Tls {
         /// The object or location.

@@ -324,6 +324,12 @@ fn a_server_that_ignores_ranges_or_redirects_is_named() {
         &fetch(open(&format!("http://{at}/x"), &Options::default())).unwrap_err(),
     );
     assert!(error.contains("redirects to another address; give that one"), "{error}");
+    let packed = "Content-Encoding: gzip\r\nContent-Range: bytes 2-5/9\r\n";
+    let (at, _) = server(move |_, _| answer("206 Partial", packed, "2345"));
+    let error = one_line(
+        &fetch(open(&format!("http://{at}/x"), &Options::default())).unwrap_err(),
+    );
+    assert!(error.contains("compresses it (Content-Encoding); switch"), "{error}");
 }
 
 #[test]
@@ -347,6 +353,18 @@ fn no_host_and_no_trust_are_told() {
     assert!(error.contains("or give the server's CA certificate"), "{error}");
     let trusting = Options { ca_file: Some(ca_file), ..options.clone() };
     assert_eq!(fetch(open(&url, &trusting)).unwrap(), "2345");
+    // As `openssl req -x509` makes it.
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let signing_key = rcgen::KeyPair::generate().unwrap();
+    let cert = params.self_signed(&signing_key).unwrap();
+    let ca_file = folder.path().join("as-ca.pem");
+    std::fs::write(&ca_file, cert.pem()).unwrap();
+    let at = secured(&rcgen::CertifiedKey { cert, signing_key });
+    let url_of_ca = format!("https://localhost:{}/x", at.port());
+    let trusting = Options { ca_file: Some(ca_file), ..options.clone() };
+    let error = one_line(&fetch(open(&url_of_ca, &trusting)).unwrap_err());
+    assert!(error.contains("is that of a CA; make one with"), "{error}");
     let gone = Options { ca_file: Some(folder.path().join("gone")), ..options };
     let error = one_line(&fetch(open(&url, &gone)).unwrap_err());
     assert!(error.contains("cannot use the CA file"), "{error}");

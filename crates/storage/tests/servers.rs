@@ -103,7 +103,10 @@ fn http_keeps_the_contract_with_a_file_that_names_the_others() {
     all(&Subject { objects, put: Box::new(put), marks: Marks::Versions });
     let view = View::start(open(&url, &Options::default())).unwrap();
     let error = bothends_dataset::Storage::list(&view, "").unwrap_err().to_string();
-    assert!(error.contains("name a list file there, with one name per line"), "{error}");
+    assert!(
+        error.contains("give the URL of a list (`.jsonl`) or of a single shard"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub(crate) enum Failure {
 /// An answer other than 2xx.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Status {
+    /// Who answered.
+    host: String,
     pub(crate) status: u16,
     /// The server's word for it.
     pub(crate) code: Option<String>,
@@ -51,7 +53,12 @@ impl Failure {
         Self::Broken(reason(error))
     }
 
-    pub(super) fn of_status(status: u16, headers: &HeaderMap, text: &[u8]) -> Self {
+    pub(super) fn of_status(
+        host: &str,
+        status: u16,
+        headers: &HeaderMap,
+        text: &[u8],
+    ) -> Self {
         let text = String::from_utf8_lossy(text);
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let code = header("x-ms-error-code").and_then(word);
@@ -59,6 +66,7 @@ impl Failure {
         let retry_after = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let seconds = retry_after.and_then(|seconds| seconds.trim().parse::<u16>().ok());
         Self::Status(Status {
+            host: host.to_owned(),
             status,
             code: code.or_else(|| element(&text, "Code")),
             region: region.or_else(|| element(&text, "Region")),
@@ -86,13 +94,7 @@ impl Failure {
             Self::Unreachable { host, .. } | Self::Tls { host, .. }
                 if is_of_machine(&host) =>
             {
-                StorageError::Denied {
-                    place,
-                    why: "no credentials found".to_owned(),
-                    remedy: "set the store's credentials in the environment (such as \
-                             AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), or read public data \
-                             anonymously",
-                }
+                no_credentials(place, "no credentials found".to_owned())
             }
             Self::Unreachable { host, why } => {
                 StorageError::Unreachable { place, host, why }
@@ -101,8 +103,28 @@ impl Failure {
             Self::Broken(why) => StorageError::Broken { place, why },
             Self::TimedOut(after) => StorageError::TimedOut { place, after },
             Self::Unusable(why) => StorageError::Refused { place, why },
+            Self::Status(status) if is_of_machine(&status.host) => {
+                let Status { status, .. } = status;
+                no_credentials(
+                    place,
+                    format!(
+                        "no credentials found: this machine's metadata service answered {status}"
+                    ),
+                )
+            }
             Self::Status(status) => status.at(place, end),
         }
+    }
+}
+
+/// Only where none are given is the machine asked for some.
+fn no_credentials(place: String, why: String) -> StorageError {
+    StorageError::Denied {
+        place,
+        why,
+        remedy: "set the store's credentials in the environment (such as AWS_ACCESS_KEY_ID and \
+                 AWS_SECRET_ACCESS_KEY), or read public data anonymously \
+                 (AWS_SKIP_SIGNATURE=true)",
     }
 }
 
@@ -249,7 +271,8 @@ mod tests {
             format!("<Error><Code>{code}</Code><Region>eu-west-1</Region></Error>");
         let text =
             if code == "PermanentRedirect" { text } else { text.replace("Region", "R") };
-        let failure = Failure::of_status(status, &HeaderMap::new(), text.as_bytes());
+        let headers = HeaderMap::new();
+        let failure = Failure::of_status("b", status, &headers, text.as_bytes());
         failure.at("s3://b/a".to_owned(), 9)
     }
 
@@ -278,6 +301,22 @@ mod tests {
             let error = answered(status, code).to_string();
             assert!(error.contains(words), "{error}");
             assert!(!error.contains("secret text"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_the_machine_says_is_not_said_of_the_store() {
+        for status in [401, 403, 404] {
+            let headers = HeaderMap::new();
+            let failure = Failure::of_status("169.254.169.254", status, &headers, b"");
+            let error = failure.at("s3://b/a".to_owned(), 9).to_string();
+            let words = format!(
+                "no credentials found: this machine's metadata service answered {status}"
+            );
+            assert!(
+                error.contains(&words) && error.contains("AWS_SKIP_SIGNATURE"),
+                "{error}"
+            );
         }
     }
 

@@ -152,7 +152,16 @@ fn handshake_failure(host: &str, error: &io::Error) -> Failure {
     let host = host.to_owned();
     let below = error.get_ref().and_then(|below| below.downcast_ref::<rustls::Error>());
     match below {
-        Some(refused) => Failure::Tls { host, why: refused.to_string() },
+        Some(refused) => {
+            let mut why = refused.to_string();
+            // `openssl req -x509` makes such a certificate, unless it is told otherwise.
+            if why.contains("CaUsedAsEndEntity") {
+                why = "the server's certificate is that of a CA; make one with \
+                       basicConstraints=CA:FALSE"
+                    .to_owned();
+            }
+            Failure::Tls { host, why }
+        }
         None => {
             let why = format!("the TLS handshake broke off: {}", error.kind());
             Failure::Unreachable { host, why }

@@ -10,8 +10,8 @@ use futures_util::future::{BoxFuture, FutureExt, TryFutureExt};
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use http_body_util::Full;
 use hyper::header::{
-    CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderName, IF_MATCH, LAST_MODIFIED,
-    RANGE,
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap,
+    HeaderName, IF_MATCH, LAST_MODIFIED, RANGE,
 };
 use hyper::{Method, Request, StatusCode, Uri};
 
@@ -64,6 +64,8 @@ impl Http {
         }
         let uri = format!("{}{}", self.base, percent_encoded(object));
         let mut request = Request::builder().method(method).uri(uri);
+        // A range of a compressed answer is another one.
+        request = request.header(ACCEPT_ENCODING, "identity");
         for (name, value) in headers {
             request = request.header(name, value);
         }
@@ -103,6 +105,7 @@ impl Http {
         let request = self.request(Method::GET, object, &headers)?;
         let failed = |failure: Failure| self.error(&failure, object, range.end);
         let answer = self.client.once(&request).await.map_err(failed)?;
+        self.check_plain(answer.headers(), object)?;
         let now = identity(answer.headers());
         let (Some(now), true) = (now, serves(&answer, &range)) else {
             let why = "the server does not serve ranges of a file; use one that does"
@@ -124,10 +127,23 @@ impl Http {
         }
     }
 
+    /// Some servers compress though nobody has asked for it; lengths and ranges are then those of other bytes.
+    fn check_plain(&self, headers: &HeaderMap, object: &str) -> Result<(), StorageError> {
+        match text(headers, &CONTENT_ENCODING) {
+            None | Some("" | "identity") => Ok(()),
+            Some(_) => Err(StorageError::Refused {
+                place: self.shown(object),
+                why: "the server compresses it (Content-Encoding); switch that off for these files"
+                    .to_owned(),
+            }),
+        }
+    }
+
     async fn head(&self, object: &str) -> Result<Identity, StorageError> {
         let failed = |failure: Failure| self.error(&failure, object, 0);
         let request = self.request(Method::HEAD, object, &[])?;
         let answer = self.client.again(&request).await.map_err(failed)?;
+        self.check_plain(answer.headers(), object)?;
         let no_length = || StorageError::Refused {
             place: self.shown(object),
             why: "the server does not say how long it is; use one that does".to_owned(),
@@ -229,8 +245,8 @@ impl Objects for Http {
         prefix: &'a str,
     ) -> BoxStream<'a, Result<Listed, StorageError>> {
         let Some(list) = &self.list else {
-            let why = "a server for HTTP cannot list its files; name a list file there, with one \
-            name per line";
+            let why = "a server for HTTP cannot list its files; give the URL of a list (`.jsonl`) \
+                       or of a single shard (such as `.tar`)";
             let place = self.shown("");
             let refused = StorageError::Refused { place, why: why.to_owned() };
             return stream::iter([Err(refused)]).boxed();
