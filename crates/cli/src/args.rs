@@ -310,7 +310,7 @@ pub(crate) struct ConvertArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = UPLOAD_EXAMPLES)]
 pub(crate) struct UploadArgs {
-    /// A data set or a store, here or in another remote store
+    /// A data set, here or in another remote store, or a store of this machine that `pack` made
     #[arg(value_name = "SRC")]
     pub(crate) source: PathBuf,
     /// The destination: cql://HOST/KEYSPACE/TABLE, s3://BUCKET/PREFIX, gs://, az:// or

@@ -73,6 +73,13 @@ fn pack_source(
 
 /// Makes the original files of a store.
 pub(crate) fn unpack(args: &UnpackArgs) -> Result<(), Failed> {
+    let store = args.store.to_string_lossy();
+    if is_url(&store) {
+        return Err(wrong(format!(
+            "`unpack` reads a store on this machine, and `{}` is a URL; copy the store here",
+            without_secrets(&store)
+        )));
+    }
     let store = OpenStore::new(&args.store)?;
     check_outside(&args.folder, &args.store)?;
     let n_threads = args.threads.map_or(PackConfig::default().n_threads, usize::from);
