@@ -252,13 +252,14 @@ def test_data_parallel_training(small: Path, world: int) -> None:
     assert 0 < bright < 23, "the metric tells samples apart"
 
 
-def of_processes(code: str, data: Path, world: int) -> list[Any]:
+def of_processes(code: str, data: Path, world: int, *arguments: str) -> list[Any]:
     """What each rank of as many processes says, a line of JSON."""
     port = str(children.free_port())
     ranks = [
         children.start(
             code,
             data,
+            *arguments,
             RANK=str(r),
             WORLD_SIZE=str(world),
             MASTER_ADDR="127.0.0.1",
@@ -359,6 +360,76 @@ def test_ranks_without_a_sampler(small: Path) -> None:
             assert rank[case]["said"] == []
     dropped = [rank["dropped"]["epochs"][0] for rank in said]
     assert len(dropped[0]) == len(dropped[1]) == 8 and not {*dropped[0]} & {*dropped[1]}
+
+
+PEEKING = """
+import datetime, json, os, sys, time
+import torch, torch.distributed as dist
+from loaders import TRAIN, numbered, order, quiet
+import bothends
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+rank = dist.get_rank()
+torch.manual_seed(rank)
+data = numbered(sys.argv[1], TRAIN)
+def made(**options):
+    return quiet(data, batch_size=2, shuffle=True, **options)
+def train(loader):
+    # In step, as gradients are averaged.
+    seen = []
+    try:
+        for _, labels in loader:
+            dist.monitored_barrier(timeout=datetime.timedelta(seconds=4))
+            seen += labels.tolist()
+    except (bothends.OptionsError, RuntimeError) as error:
+        return type(error).__name__, str(error), len(seen)
+    return seen
+def peek(loader):
+    if rank == 0:
+        next(iter(loader))
+    dist.barrier()
+said, case = {}, sys.argv[2]
+if case == "replicate":
+    peek(made(ranks="replicate"))
+    loader = made()
+elif case == "another":
+    peek(made())
+    loader = made()
+else:
+    loader = made(**({"seed": 7} if case == "seed" else {}))
+    if case == "alike":
+        next(iter(loader))
+    else:
+        peek(loader)
+epochs = []
+for epoch in range(2):
+    if case == "set_epoch":
+        loader.set_epoch(epoch)
+    epochs.append(train(loader))
+    if isinstance(epochs[-1], tuple):
+        break
+print(json.dumps({"epochs": epochs}), flush=True)
+time.sleep(3600)
+"""
+
+
+@pytest.mark.parametrize("case", ["same", "seed", "another"])
+def test_a_rank_that_looks_at_a_batch_alone_is_noticed(small: Path, case: str) -> None:
+    """Symptom: rank 0 shows a batch, and from then on each epoch has samples twice and never."""
+    pytest.importorskip("torchvision")
+    _, other = of_processes(PEEKING, small, 2, case)
+    name, said, n_trained = other["epochs"][0]
+    assert name == "OptionsError" and "has left it after 1 of 6 batches" in said
+    assert "loader.set_epoch(epoch) on every rank" in said
+    assert n_trained == 2, "one batch, before which nobody could know"
+
+
+@pytest.mark.parametrize("case", ["set_epoch", "replicate", "alike"])
+def test_ranks_may_look_at_a_batch_if_they_stay_together(small: Path, case: str) -> None:
+    pytest.importorskip("torchvision")
+    said = of_processes(PEEKING, small, 2, case)
+    for epochs in zip(*(rank["epochs"] for rank in said), strict=True):
+        assert [len(epoch) for epoch in epochs] == [12, 12]
+        assert {*epochs[0], *epochs[1]} == set(range(23))
 
 
 def test_ranks_that_cannot_agree_are_told(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,7 @@ from ._dataloader.epochs import (
     NativeProgress,
     Opening,
     Pool,
+    Progress,
     Python,
     begun,
     filling,
@@ -42,6 +43,7 @@ from ._dataloader.epochs import (
 )
 from ._dataloader.items import Items, ItemsProgress, dealt, resumed, tasks
 from ._dataloader.prepared import Finish, Left, Prepared, prepare
+from ._dataloader.together import Shared
 from ._dataloader.words import explained, refuse_unknown
 from ._device import named
 from ._errors import OptionsError, StateError
@@ -340,7 +342,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self._is_resuming = False
         progress = NativeProgress(epoch, n_left(feed.loader, order), loader=feed.loader)
         finished = self._finished(progress, batches, finish)
-        iterator = Epoch(progress, map(self._delivered, finished))
+        iterator = Epoch(progress, self._all_delivered(finished, progress, order.ranks))
         feed.run(progress, iterator)
         self.course.begin(progress, iterator)
         return iterator
@@ -367,6 +369,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
             self.own_items = items = Items(self.dataset, self.collate_fn)
         epoch = self._take_epoch()
         order = self._order(epoch)
+        shares = order.ranks if isinstance(order, _orders.Own) else ALONE
         if isinstance(order, _orders.Own):
             assert self.batch_size is not None and self._seed is not None
             sizes = (self._n_samples, self.batch_size)
@@ -385,9 +388,20 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         batches: Iterator[Any] = map(items.here, made)
         if self.num_workers > 0:
             batches = self._pool.map(self._python(items.in_worker), made)
-        iterator = Epoch(progress, map(self._delivered, batches))
+        iterator = Epoch(progress, self._all_delivered(batches, progress, shares))
         self.course.begin(progress, iterator)
         return iterator
+
+    def _all_delivered(
+        self, batches: Iterator[Any], progress: Progress, shares: Ranks
+    ) -> Iterator[Any]:
+        """The batches of an epoch, which these ranks share in an order of bothends' own."""
+        delivered = map(self._delivered, batches)
+        if shares.world_size == 1:
+            return delivered
+        assert self._seed is not None and self.batch_size is not None
+        loader = _orders.mixed(self._seed, self._n_samples, self.batch_size)
+        return Shared(loader, progress.number, progress.n_batches).follow(delivered)
 
     def _python(self, work: Callable[[Task], Any]) -> Python:
         """Workers as described by the arguments of PyTorch's loader."""

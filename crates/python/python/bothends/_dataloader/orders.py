@@ -286,7 +286,7 @@ def agreed_seed(seed: int, ranks: Ranks) -> int:
         OptionsError: the ranks have no store; give `seed` to the loader.
         Error: rank 0 has not named a seed within five minutes.
     """
-    store = _store()
+    store = rendezvous()
     if store is None:
         raise OptionsError(
             f"{ranks.world_size} ranks share this loader's order, and torch.distributed, through "
@@ -296,7 +296,7 @@ def agreed_seed(seed: int, ranks: Ranks) -> int:
     if agreed is None:
         raise Error(
             f"rank {ranks.rank} waited {_PATIENCE.seconds} s for rank 0 to begin the same loader; "
-            "do all ranks iterate over it? If not, give it ranks='replicate', or seed=..."
+            "do all ranks iterate over it? If not, give it ranks='replicate'"
         )
     return agreed
 
@@ -304,7 +304,7 @@ def agreed_seed(seed: int, ranks: Ranks) -> int:
 def common_seed(seed: int, ranks: Ranks) -> int:
     """Rank 0's seed, for ranks to which a sampler deals an epoch: then a state that one rank
     saves is right for all. A rank that has not heard of one within a minute takes its own."""
-    store = _store()
+    store = rendezvous()
     if store is None:
         return seed
     agreed = _agree(store, "sampler", (seed, ranks.rank), _SHORT_PATIENCE)
@@ -325,7 +325,8 @@ def is_dealt(loader: Any) -> bool:
     return any(hasattr(s, "num_replicas") or hasattr(s, "num_processes") for s in found)
 
 
-def _store() -> Any:
+def rendezvous() -> Any:
+    """The store of the process group; None without one."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
