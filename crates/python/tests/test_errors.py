@@ -257,6 +257,20 @@ def test_policies(broken: Any, small: Path, on_bad: str, csds: list[str]) -> Non
         assert bad["file"] == files[sample] and bad["policy"] == on_bad and bad["why"]
 
 
+@pytest.mark.parametrize("on_bad", ["skip", "replace", "zero"])
+def test_a_warning_counts_what_a_policy_was_applied_to(broken: Any, on_bad: str) -> None:
+    """Symptom: most of a data set is left out, and nothing is said."""
+    folder, files = broken
+    batches = loader(folder, on_bad=on_bad, last="pad", shuffle=False)
+    with pytest.warns(UserWarning, match=f"on_bad='{on_bad}'") as told:
+        for _ in range(2):
+            list(batches)
+    (line,) = [str(w.message) for w in told if "on_bad" in str(w.message)]
+    done = {"skip": "left out", "replace": "replaced by others", "zero": "images of zeros"}
+    assert f"{len(files)} of 23 samples cannot be read" in line and done[on_bad] in line
+    assert line.count(".jpg (") == 3 and line.endswith(f"and {len(files) - 3} more")
+
+
 def test_the_quarantine_lists_each_once(broken: Any) -> None:
     folder, files = broken
     batches = loader(folder, on_bad="skip", last="pad")

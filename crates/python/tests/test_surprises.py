@@ -598,9 +598,51 @@ def test_on_bad_goes_on_without_it(small: Path, tmp_path: Path) -> None:
     dataset = numbered(with_one(small, tmp_path, WHOLE["jpeg"][:900]))
     made = ours(dataset, on_bad="skip", batch_size=24)
     expected = [i for i, (path, _) in enumerate(dataset.samples) if "zzz" not in path]
-    assert sum(order(made), []) == expected
+    with pytest.warns(UserWarning, match=r"1 of 24 samples cannot be read and was left out .*zzz"):
+        assert sum(order(made), []) == expected
     (skipped,) = made.stats()["skipped"]
     assert skipped["file"].endswith("zzz.jpg") and skipped["policy"] == "skip"
+
+
+class Faulty:
+    """Its method `sample` raises an exception for all but the first sample."""
+
+    transform = EVAL
+
+    def __init__(self, root: Path, error: Exception) -> None:
+        self.files = sorted(root.glob("*/*.jpg"))
+        self.error = error
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def sample(self, i: int) -> Any:
+        if i > 0:
+            raise self.error
+        return self.files[0].read_bytes(), 0
+
+
+@pytest.mark.parametrize("on_bad", ["skip", "replace", "zero"])
+def test_on_bad_is_not_meant_for_faulty_code(small: Path, on_bad: str) -> None:
+    """Symptom: with a misspelt attribute in `sample`, a training run sees one sample per epoch."""
+    made = ours(Faulty(small, AttributeError("misspelt")), on_bad=on_bad)
+    with pytest.raises(AttributeError, match="misspelt") as raised:
+        list(made)
+    assert any(entry.name == "sample" for entry in raised.traceback)
+
+
+def test_on_bad_is_meant_for_records_that_cannot_be_read(small: Path) -> None:
+    made = ours(Faulty(small, OSError("the drive is gone")), on_bad="skip")
+    with pytest.warns(UserWarning, match=r"22 of 23 samples .*the drive is gone"):
+        assert sum(order(made), []) == [0]
+
+
+def test_a_bad_sample_has_the_exception_of_the_data_sets_code(small: Path) -> None:
+    """Symptom: the traceback does not lead to the line of `sample` that failed."""
+    error = AttributeError("misspelt")
+    with pytest.raises(bothends.BadSampleError, match="misspelt") as raised:
+        list(ours(Faulty(small, error)))
+    assert raised.value.__cause__ is error
 
 
 def test_the_orientation_of_a_photograph_is_as_with_pytorch(small: Path, tmp_path: Path) -> None:

@@ -318,6 +318,8 @@ class Loader:
 
     def _open(self) -> None:
         self._waits = Waits()
+        # The bad samples of which a warning has told.
+        self._told_bad: set[int] = set()
         options = dict(self._options)
         ranks = given(options["rank"], options["world_size"]) or known() or ALONE
         options["rank"], options["world_size"] = self._ranks = ranks
@@ -599,6 +601,17 @@ class Loader:
         # Asking for it ends an epoch of which nothing is left.
         _ = self._native.epoch
         self._tell_notes()
+        if self._options["on_bad"] != "raise":
+            self._tell_bad()
+
+    def _tell_bad(self) -> None:
+        """Warns of the samples to which `on_bad` was applied for the first time."""
+        listed = {bad["sample"]: bad for bad in self.stats()["skipped"]}
+        fresh = [bad for sample, bad in listed.items() if sample not in self._told_bad]
+        if fresh:
+            self._told_bad.update(listed)
+            line = bad_words(fresh, self._native.n_samples)
+            warnings.warn(f"bothends: {line}", stacklevel=stacklevel_of_caller())
 
     def _tell_notes(self) -> None:
         """Warns of what has happened since the last call: a device is missing, was lost or has
@@ -705,6 +718,27 @@ def _plain(value: Any) -> Any:
         kind = type(value).__name__
         line = f"{value!r} in the options is of type {kind}; give a number or a text"
         raise OptionsError(line) from None
+
+
+# What `on_bad` did to a sample.
+_DONE = {
+    "skip": ("was left out", "were left out"),
+    "replace": ("was replaced by another one", "were replaced by others"),
+    "zero": ("became an image of zeros", "became images of zeros"),
+}
+# Samples that a warning names.
+_NAMED = 3
+
+
+def bad_words(bad: list[dict[str, Any]], n_samples: int) -> str:
+    """One line that counts and names the samples to which `on_bad` was applied, of so many."""
+    policy = bad[0]["policy"]
+    done = _DONE.get(policy, (policy, policy))[len(bad) > 1]
+    # The reasons may go on with a remedy each.
+    named = ", ".join(f"{each['file']} ({each['why'].split(';')[0]})" for each in bad[:_NAMED])
+    more = f", and {len(bad) - _NAMED:,} more" if len(bad) > _NAMED else ""
+    line = f"{len(bad):,} of {n_samples:,} samples cannot be read and {done} (on_bad={policy!r})"
+    return f"{line}: {named}{more}"
 
 
 class _Length:

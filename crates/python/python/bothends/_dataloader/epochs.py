@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import _native
-from .._errors import Error
+from .._errors import BadSampleError, Error
 from .._loader import Batch, Loader
 from .orders import Given, Own
 from .prepared import Finish, Prepared, Whole, data_name, native_labels
@@ -59,19 +59,20 @@ class Opening:
         recipe = self.prepared.translation.recipe
         return filling(recipe) if self.fills_truncated else recipe
 
-    def open(self) -> Loader:
-        """Opens a native loader. Blocks on the file system and on devices."""
+    def open(self) -> tuple[Loader, Fetch | None]:
+        """Opens a native loader, and returns what fetches its records if Python does. Blocks on the
+        file system and on devices."""
         source, recipe, options = self.prepared.source, self.recipe, self.options
         if (options["framework"], options["output"]) == ("numpy", "bf16"):
             # NumPy has no such type. Workers get PyTorch's, as `_sent` says.
             options = {**options, "framework": "torch"}
         records = source.records
         if isinstance(records, Path):
-            return Loader(records.data, recipe, **options)
-        labels = native_labels(source)
-        samples = _samples(records, labels)
+            return Loader(records.data, recipe, **options), None
+        fetch = Fetch(records.fetch) if isinstance(records, Fetched) else None
+        samples = _samples(records, native_labels(source), fetch)
         name = data_name(records)
-        return Loader._of_samples(samples, data=name, recipe=recipe, **options)
+        return Loader._of_samples(samples, data=name, recipe=recipe, **options), fetch
 
 
 def filling(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -81,23 +82,60 @@ def filling(recipe: dict[str, Any]) -> dict[str, Any]:
     return {**recipe, "ops": ops}
 
 
-def _samples(records: Listing | Fetched, labels: list[int]) -> _native.Samples:
+def _samples(
+    records: Listing | Fetched, labels: list[int], fetch: Fetch | None
+) -> _native.Samples:
     if isinstance(records, Listing):
         return _native.Samples.files(records.root, records.paths, records.extents, labels)
-    return _native.Samples.fetched(records.name, labels, _OneAtATime(records.fetch))
+    return _native.Samples.fetched(records.name, labels, fetch)
 
 
-class _OneAtATime:
+# Exceptions of a program that is wrong, rather than of a record that cannot be read.
+_OF_PROGRAMS = (
+    AssertionError,
+    AttributeError,
+    ImportError,
+    NameError,
+    NotImplementedError,
+    SyntaxError,
+    TypeError,
+)
+# Exceptions that are kept. The first of them ends the epoch, unless `on_bad` applies to it; other
+# threads raise some more by then.
+_KEPT_ERRORS = 256
+
+
+class Fetch:
     """A function that several threads may call but that runs in only one of them at a time, since
-    data sets are rarely written for threads."""
+    data sets are rarely written for threads. It keeps the exceptions, of which the native loader
+    knows only the text.
+
+    Attributes:
+        fault: the first exception that says that the function itself is wrong. `on_bad` is not
+            meant for it: it would leave out every sample.
+    """
 
     def __init__(self, function: Callable[[int], bytes]) -> None:
         self._function = function
         self._lock = threading.Lock()
+        self._errors: dict[int, Exception] = {}
+        self.fault: Exception | None = None
 
     def __call__(self, sample: int) -> bytes:
         with self._lock:
-            return self._function(sample)
+            try:
+                return self._function(sample)
+            except Exception as error:
+                if len(self._errors) < _KEPT_ERRORS:
+                    self._errors[sample] = error
+                if isinstance(error, _OF_PROGRAMS) and self.fault is None:
+                    self.fault = error
+                raise
+
+    def error_of(self, sample: int) -> Exception | None:
+        """What fetching this sample raised."""
+        with self._lock:
+            return self._errors.get(sample)
 
 
 @dataclass
@@ -107,6 +145,7 @@ class Feed:
     Attributes:
         opening: what it was opened for.
         loader: the native loader.
+        fetch: what fetches its records, if Python does.
         runs_for: the iterator.
         progress: of the iterator's epoch.
         n_passed_over: epochs that began on others since the last one on this, while it was free.
@@ -115,6 +154,7 @@ class Feed:
 
     opening: Opening
     loader: Loader
+    fetch: Fetch | None = None
     runs_for: weakref.ref[Epoch] | None = None
     progress: NativeProgress | None = None
     n_passed_over: int = 0
@@ -185,7 +225,7 @@ class Feeds:
             # Where so many epochs run side by side, each of them needs one of its own.
             if other.n_passed_over >= len(self._feeds):
                 self._close(other)
-        feed = free[0] if free else Feed(opening, opening.open())
+        feed = free[0] if free else Feed(opening, *opening.open())
         feed.n_passed_over = 0
         if not free:
             self._feeds.append(feed)
@@ -220,7 +260,7 @@ def begun(feed: Feed, order: Own | Given, rows: list[int] | None) -> Iterator[Ba
             (records.tobytes(), order.ends.tobytes()), part, order.repeats
         )
         (consumer,) = loader._waits.timed([own])
-    return _Native(loader._to_the_end(map(loader._batch, consumer)))
+    return _Native(loader._to_the_end(map(loader._batch, consumer)), feed.fetch)
 
 
 def n_left(loader: Loader, order: Own | Given) -> int:
@@ -249,16 +289,28 @@ class NoBatch(Exception):
 class _Native(Iterator[Batch]):
     """The batches of a native loader."""
 
-    def __init__(self, batches: Iterator[Batch]) -> None:
+    def __init__(self, batches: Iterator[Batch], fetch: Fetch | None) -> None:
         self._batches = batches
+        self._fetch = fetch
 
     def __next__(self) -> Batch:
         try:
-            return next(self._batches)
+            batch = next(self._batches)
         except StopIteration:
+            self._refuse_fault()
             raise
+        except BadSampleError as bad:
+            # The training loop sees where in the data set's own code it comes from.
+            bad.__cause__ = None if self._fetch is None else self._fetch.error_of(bad.sample)
+            raise NoBatch(bad) from bad
         except Exception as error:
             raise NoBatch(error) from error
+        self._refuse_fault()
+        return batch
+
+    def _refuse_fault(self) -> None:
+        if self._fetch is not None and self._fetch.fault is not None:
+            raise NoBatch(self._fetch.fault) from None
 
 
 def _mapped(order: Given, rows: list[int]) -> Any:
