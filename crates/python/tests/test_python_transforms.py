@@ -142,6 +142,23 @@ def test_workers_do_not_change_the_numbers(small: Path, workers: int) -> None:
         assert stream(made) == stream(expected)
 
 
+class Jittered:
+    """Has a generator of its own, as `albumentations.Compose(seed=...)` has."""
+
+    def __init__(self) -> None:
+        self.generator = np.random.default_rng(7)
+
+    def __call__(self, image: Any) -> Any:
+        return image * float(self.generator.random())
+
+
+def test_a_generator_of_the_scripts_own_repeats(small: Path) -> None:
+    """Symptom: with two workers, runs of the same script differ; those with PyTorch's do not."""
+    transform = v1.Compose([v1.Resize((8, 8)), v1.ToTensor(), Jittered()])
+    epochs = [stream(quiet(numbered(small, transform), num_workers=2, seed=1)) for _ in range(4)]
+    assert all(epoch == epochs[0] for epoch in epochs)
+
+
 def test_every_sample_and_epoch_has_its_own(small: Path) -> None:
     """Symptom: all samples of a batch, or all epochs, get the same noise."""
 

@@ -78,6 +78,21 @@ def test_results_come_in_the_order_of_the_tasks(pool: Any, setting: Setting) -> 
     assert list(workers.map(iter(()))) == []
 
 
+def test_workers_take_turns(pool: Any) -> None:
+    """Symptom: a generator of the script's own draws other numbers for a batch in every run."""
+
+    def work(task: Task) -> int:
+        time.sleep(task.extra)
+        return os.getpid()
+
+    workers = pool(3, work)
+    for _ in range(2):
+        # The first task is slow, so that the other workers would have time for its next one.
+        pauses = [0.3, *[0.0] * 8]
+        pids = list(workers.map(Task([], (), pause) for pause in pauses))
+        assert pids == workers.pids * 3
+
+
 @pytest.mark.parametrize("setting", BOTH)
 def test_a_task_is_taken_only_when_there_is_room(pool: Any, setting: Setting) -> None:
     taken = 0
@@ -177,6 +192,15 @@ def test_arrays_travel(pool: Any, n: int, kind: str) -> None:
         assert back.dtype == layout.dtype
         assert back.flags.writeable
         np.testing.assert_array_equal(back, layout)
+
+
+def test_an_empty_tensor_keeps_its_class(pool: Any, torch: Any) -> None:
+    """Symptom: an image without boxes has a plain tensor instead of `BoundingBoxes`."""
+    tv_tensors = pytest.importorskip("torchvision.tv_tensors")
+    boxes = tv_tensors.BoundingBoxes(torch.ones(0, 4), format="XYXY", canvas_size=(10, 20))
+    got = through(pool, boxes)
+    assert type(got) is type(boxes) and got.shape == (0, 4) and got.dtype == boxes.dtype
+    assert (got.format, got.canvas_size) == (boxes.format, boxes.canvas_size)
 
 
 def test_anything_that_can_be_pickled_travels(pool: Any) -> None:

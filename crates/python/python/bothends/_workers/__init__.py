@@ -176,6 +176,7 @@ class _Results:
         self._tasks: Iterator[Task] | None = tasks
         self._room, self._timeout = limits
         self._numbers: deque[int] = deque()
+        self._n_submitted = 0
         # What `tasks` raised; it comes after the results that are still outstanding.
         self._error: Exception | None = None
 
@@ -213,7 +214,9 @@ class _Results:
         if self._tasks is None or self._error is not None or len(self._numbers) >= self._room:
             return False
         try:
-            self._numbers.append(self._crew.submit(next(self._tasks)))
+            task = next(self._tasks)
+            self._numbers.append(self._crew.submit(task, self._n_submitted))
+            self._n_submitted += 1
         except StopIteration:
             self._tasks = None
             return False

@@ -303,9 +303,10 @@ def _tensor(memory: Any, layout: Any, kind: Any, state: Any) -> Any:
     import torch
 
     dtype, shape, strides = layout
-    if not len(memory):
-        return torch.empty(shape, dtype=dtype, device="cpu")
-    tensor = torch.frombuffer(memory, dtype=dtype).as_strided(shape, strides)
+    if len(memory):
+        tensor = torch.frombuffer(memory, dtype=dtype).as_strided(shape, strides)
+    else:
+        tensor = torch.empty_strided(shape, strides, dtype=dtype, device="cpu")
     if kind is not None:
         tensor = tensor.as_subclass(kind)
         tensor.__dict__.update(state)

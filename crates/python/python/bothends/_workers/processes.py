@@ -25,7 +25,7 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .._errors import Error, OptionsError
@@ -45,7 +45,6 @@ class _Worker:
     number: int
     process: Any
     channel: Channel
-    tasks: set[int] = field(default_factory=set)
 
 
 class Processes:
@@ -77,14 +76,15 @@ class Processes:
     def pids(self) -> list[int]:
         return [] if self.closed else [worker.process.pid for worker in self._workers]
 
-    def submit(self, task: Task) -> int:
-        """Gives a task to the worker with the fewest."""
+    def submit(self, task: Task, place: int) -> int:
+        """Gives the task at this place of an iterator to a worker, in turn, as PyTorch's loader
+        does: a generator of the script's own, of which each process has a copy, then draws the
+        same numbers for it in every run."""
         number = self._next
         self._next += 1
         with self._whole():
-            worker = min(self._workers, key=lambda worker: len(worker.tasks))
+            worker = self._workers[place % len(self._workers)]
             message, fds = worker.channel.packed(number, task)
-            worker.tasks.add(number)
             while not self._sent(worker, message, fds):
                 worker.channel.wait_writable(POLL_S)
                 self._look(worker)
@@ -148,7 +148,6 @@ class Processes:
                 parcel = None
             if parcel is None:
                 raise _death(worker)
-            worker.tasks.discard(parcel.number)
             self._arrived[parcel.number] = parcel
 
     def _forget(self) -> None:

@@ -44,7 +44,8 @@ class Threads:
     def pids(self) -> list[int]:
         return []
 
-    def submit(self, task: Task) -> int:
+    def submit(self, task: Task, place: int) -> int:
+        """Gives a task to whichever thread is free: they share what they would draw from."""
         import numpy
 
         if self.closed:
