@@ -396,7 +396,7 @@ elif case == "another":
     loader = made()
 else:
     loader = made(**({"seed": 7} if case == "seed" else {}))
-    if case == "alike":
+    if case == "together":
         next(iter(loader))
     else:
         peek(loader)
@@ -423,7 +423,7 @@ def test_a_rank_that_looks_at_a_batch_alone_is_noticed(small: Path, case: str) -
     assert n_trained == 2, "one batch, before which nobody could know"
 
 
-@pytest.mark.parametrize("case", ["set_epoch", "replicate", "alike"])
+@pytest.mark.parametrize("case", ["set_epoch", "replicate", "together"])
 def test_ranks_may_look_at_a_batch_if_they_stay_together(small: Path, case: str) -> None:
     pytest.importorskip("torchvision")
     said = of_processes(PEEKING, small, 2, case)

@@ -734,7 +734,7 @@ def bad_words(bad: list[dict[str, Any]], n_samples: int) -> str:
     """One line that counts and names the samples to which `on_bad` was applied, of so many."""
     policy = bad[0]["policy"]
     done = _DONE.get(policy, (policy, policy))[len(bad) > 1]
-    # The reasons may go on with a remedy each.
+    # A remedy may follow each reason.
     named = ", ".join(f"{each['file']} ({each['why'].split(';')[0]})" for each in bad[:_NAMED])
     more = f", and {len(bad) - _NAMED:,} more" if len(bad) > _NAMED else ""
     line = f"{len(bad):,} of {n_samples:,} samples cannot be read and {done} (on_bad={policy!r})"

@@ -87,6 +87,7 @@ def _samples(
 ) -> _native.Samples:
     if isinstance(records, Listing):
         return _native.Samples.files(records.root, records.paths, records.extents, labels)
+    assert fetch is not None
     return _native.Samples.fetched(records.name, labels, fetch)
 
 

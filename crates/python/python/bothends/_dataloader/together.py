@@ -73,7 +73,7 @@ class Shared:
         line = (
             f"the ranks share epoch {self._epoch} of this loader, and another rank has left it after "
             f"{n} of {self._n_batches} batches and begun another epoch: from then on, samples would "
-            "come twice or never. Iterate over the loader alike on every rank, or call "
+            "come twice or never. Do the same with the loader on every rank, or call "
             "loader.set_epoch(epoch) on every rank before each epoch; give ranks='replicate' to a "
             "loader of which only one rank takes batches"
         )
