@@ -204,6 +204,49 @@ def test_types_hold(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+SCRIPT = """
+from torch.utils.data import Dataset
+from bothends.torch import DataLoader
+
+class Own(Dataset[int]):
+    def __getitem__(self, i: int) -> int:
+        return i
+
+class Listed:
+    def __len__(self) -> int:
+        return 3
+    def sample(self, i: int) -> str:
+        return "file"
+
+def train(loader: DataLoader[int]) -> None:
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+
+train(DataLoader(Own(), batch_size=4, ranks="shard", output="bf16"))
+listed = DataLoader(Listed(), 4, True)
+plain = DataLoader([1, 2, 3])
+"""
+MISTAKES = """
+DataLoader(Own(), batch_sz=4)
+DataLoader(Own(), ranks="foo")
+DataLoader(Own(), output="f64")
+plain.stat_dict()
+"""
+
+
+def test_type_checkers_find_mistakes_in_scripts(tmp_path: Path) -> None:
+    """Symptom: `mypy --strict` accepts a misspelt option."""
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    pytest.importorskip("torch", reason="torch is not installed")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT + MISTAKES)
+    line = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(script)]
+    said = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path).stdout
+    n = SCRIPT.count("\n") + 1
+    wrong = {int(found) for found in re.findall(r"script\.py:(\d+): error", said)}
+    assert wrong == {n + 1, n + 2, n + 3, n + 4}, said
+
+
 def test_the_readmes_lines_run(photos: Path, tmp_path: Path) -> None:
     """The lines of README.md on a folder of real images, if there are any."""
     pytest.importorskip("torch", reason="torch is not installed")

@@ -4,6 +4,7 @@ a training script sees the same as before."""
 from __future__ import annotations
 
 import shutil
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -523,6 +524,47 @@ def test_what_is_not_read_comes_with_one_warning(root: Path, case: str) -> None:
             assert torch.equal(torch.as_tensor(a), torch.as_tensor(b))
     assert len(made) == len(theirs.DataLoader(dataset, **options))
     assert hasattr(made, "state_dict") == (not streams), "programs ask before they save one"
+
+
+def test_options_without_effect_are_named() -> None:
+    """Symptom: `output="bf16"` gives float32, and nothing is said."""
+    options = {"output": "bf16", "layout": "nhwc", "on_bad": "skip", "csds": [], "seed": 3}
+    with pytest.warns(UserWarning) as said:
+        made = DataLoader(Mine(), batch_size=2, **options)
+    named = [str(w.message) for w in said if "no effect" in str(w.message)]
+    assert len(named) == 1 and named[0].endswith("no effect: output, layout, on_bad")
+    assert "without effect: output, layout, on_bad" in made.words
+    left, _ = warned(Mine(), batch_size=2)
+    assert not any("without effect" in line for line in left.words)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["output", "layout", "strategy", "objective", "on_bad", "ranks", "reader", "side_index"],
+)
+def test_values_that_no_option_has_are_refused_at_once(root: Path, option: str) -> None:
+    """Symptom: the script runs up to its first batch, and fails then."""
+    for dataset in (ImageFolder(root, v1.Resize((8, 8))), Mine()):
+        with pytest.raises(bothends.OptionsError, match=f"`{option}` is 'f64'; it must be"):
+            DataLoader(dataset, **{option: "f64"})
+
+
+def test_values_of_options_are_those_of_the_native_loader(root: Path) -> None:
+    from bothends import _options
+
+    for option, words in _options._WORDS.items():
+        if option != "ranks":
+            with pytest.raises(bothends.OptionsError) as raised:
+                bothends.Loader(root, "imagenet-eval", **{option: "zzz"})
+            known = set(re.findall(r"[\w-]+", str(raised.value).split("; ")[1]))
+            rest = set(words) - {None, "ordered-baseline"} - known
+            assert not rest, (option, rest)
+
+
+def test_the_class_takes_a_type() -> None:
+    """Symptom: `def train(loader: DataLoader[int])` is a TypeError."""
+    assert "DataLoader[int]" in str(DataLoader[int])
+    assert issubclass(DataLoader, theirs.DataLoader)
 
 
 def test_options_of_the_loader(root: Path) -> None:

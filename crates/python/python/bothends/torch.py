@@ -12,12 +12,13 @@ cases there is one warning, and `explain()` says what to change.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import os
 import warnings
 from array import array
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 import torch.utils.data
@@ -48,6 +49,18 @@ from ._dataloader.words import explained, refuse_unknown
 from ._device import named
 from ._errors import OptionsError, StateError
 from ._loader import Devices, Loader, load_native
+from ._options import (
+    Layout,
+    OnBad,
+    Output,
+    PageCache,
+    RanksOption,
+    Reader,
+    SideIndex,
+    Strategy,
+    refuse_values,
+    refusing,
+)
 from ._pillow import fills_truncated
 from ._ranks import ALONE, Ranks, current, known, parent_of_ranks
 from ._sources import HuggingFaceImages, SampleProtocol, Samples
@@ -96,7 +109,16 @@ _OF_GENERATORS = ("sampler_drawn", "sampler_origin", "sampler_before", "seeds_dr
 _made = itertools.count()
 
 
-class DataLoader(_TorchLoader):  # type: ignore[type-arg]
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as _TypeVar
+
+    # Data sets that are not PyTorch's do not say what their samples are.
+    T_co = _TypeVar("T_co", covariant=True, default=Any)
+else:
+    T_co = TypeVar("T_co", covariant=True)
+
+
+class DataLoader(_TorchLoader[T_co], Generic[T_co]):
     """Loads images with bothends. It takes the arguments of `torch.utils.data.DataLoader`, of which
     it is a subclass, followed by those of `bothends.Loader`.
 
@@ -137,9 +159,19 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
     OPTIONS = (*_NATIVE, "device", "seed", "ranks", "strict")
     """Names of the arguments that PyTorch's loader does not have."""
 
+    # Those that the class itself reads.
+    csds: Devices
+    device: str | None
+    layout: str | None
+    output: str | None
+    ranks: str
+    seed: int | None
+    strict: bool
+
+    @refusing(refuse_unknown)
     def __init__(
         self,
-        dataset: Any,
+        dataset: torch.utils.data.Dataset[T_co] | Any,
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Any = None,
@@ -158,7 +190,7 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         pin_memory_device: str = "",
         in_order: bool = True,
         seed: int | None = None,
-        ranks: str = "auto",
+        ranks: RanksOption = "auto",
         strict: bool = False,
         device: Any = None,
         csds: Devices = (),
@@ -171,26 +203,25 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         job: str | None = None,
         priority: int | None = None,
         share: int | None = None,
-        strategy: str = "ordered",
+        strategy: Strategy = "ordered",
         objective: str = "throughput",
-        output: str | None = None,
-        layout: str | None = None,
-        on_bad: str = "raise",
+        output: Output | None = None,
+        layout: Layout | None = None,
+        on_bad: OnBad = "raise",
         audit: int = 1,
         memory: int | None = None,
         held_batches: int = 3,
-        reader: str = "auto",
-        side_index: str = "auto",
-        page_cache: str = "auto",
+        reader: Reader = "auto",
+        side_index: SideIndex = "auto",
+        page_cache: PageCache = "auto",
         cache_size: int | str = "auto",
         fetch_requests: int | None = None,
         fetch_reorder: int | str | None = None,
         cache: str | os.PathLike[str] | None = None,
-        **unknown: Any,
     ) -> None:
         given = {name: value for name, value in locals().items() if name in self.OPTIONS}
-        refuse_unknown(unknown, type(self))
-        _refuse(ranks, dataset)
+        refuse_values(given)
+        _refuse(dataset)
         given["device"] = named(device)
         # As public attributes: frameworks that make a loader again read its arguments there.
         for name, value in {**given, **_rebuilt.inherited(self)}.items():
@@ -281,8 +312,19 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         if items is not None:
             who = "The data set's own code runs instead"
         self._warn(f"bothends: {left}. {who}, and nothing is faster")
-        if self.csds:
-            self._warn("bothends: csds are not used if a data set makes its samples itself")
+        if self.idle_options:
+            names = ", ".join(self.idle_options)
+            line = "a data set makes its samples itself"
+            self._warn(f"bothends: {line}, so that these options have no effect: {names}")
+
+    @property
+    def idle_options(self) -> list[str]:
+        """The options that were given and have no effect, since a data set makes its samples
+        itself; none if bothends makes them."""
+        if self.left is None:
+            return []
+        defaults = inspect.signature(DataLoader.__init__).parameters
+        return [name for name in _NATIVE if _differ(getattr(self, name), defaults[name].default)]
 
     def _warn(self, line: str) -> None:
         if line not in self._said:
@@ -626,13 +668,25 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
 
     # ---- state ---------------------------------------------------------------------------
 
-    def __getattr__(self, name: str) -> Any:
-        """`state_dict` and `load_state_dict` are absent if PyTorch's own loader runs, which has no
-        state."""
-        ours = self.__dict__.get("prepared") or self.__dict__.get("own_items")
-        if name in ("state_dict", "load_state_dict") and ours is not None:
-            return self._save if name == "state_dict" else self._load
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    if TYPE_CHECKING:
+
+        def state_dict(self) -> dict[str, Any]:
+            """As `_save`."""
+            return self._save()
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            """As `_load`."""
+            self._load(state)
+
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            """`state_dict` and `load_state_dict` are absent if PyTorch's own loader runs, which has
+            no state."""
+            ours = self.__dict__.get("prepared") or self.__dict__.get("own_items")
+            if name in ("state_dict", "load_state_dict") and ours is not None:
+                return self._save if name == "state_dict" else self._load
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _save(self) -> dict[str, Any]:
         """The position of the training loop and the seed, exact after any batch, at most 1 kB as
@@ -816,22 +870,25 @@ class DataLoader(_TorchLoader):  # type: ignore[type-arg]
         self._feeds.close()
         self._pool.close()
 
-    def __enter__(self) -> DataLoader:
+    def __enter__(self) -> DataLoader[T_co]:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _refuse(ranks: str, dataset: Any) -> None:
-    if ranks not in _orders.RANKS:
-        line = f"`ranks` is {ranks!r}; it must be one of {', '.join(_orders.RANKS)}"
-        raise OptionsError(line)
+def _refuse(dataset: Any) -> None:
     if isinstance(dataset, (str, os.PathLike)):
         raise OptionsError(
             f"`dataset` is the path {os.fspath(dataset)!r}; give a data set, such as "
             "torchvision.datasets.ImageFolder(path, transform), or use bothends.Loader"
         )
+
+
+def _differ(value: Any, default: Any) -> bool:
+    """Whether an option was given; an empty list of devices says nothing."""
+    is_empty = isinstance(value, (list, tuple, str)) and not value
+    return not is_empty and value != default
 
 
 def _is_within(place: dict[str, Any]) -> bool:

@@ -32,9 +32,6 @@ _PATIENCE = datetime.timedelta(seconds=300)
 # The same if it can do without.
 _SHORT_PATIENCE = datetime.timedelta(seconds=60)
 
-RANKS = ("auto", "shard", "replicate")
-
-
 class NoOrder(Exception):
     """Why bothends cannot follow a sampler's order, as PyTorch's own loader can.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 from typing import Any
 
 from .._errors import OptionsError
@@ -26,10 +25,9 @@ _ELSEWHERE = {
 }
 
 
-def refuse_unknown(unknown: dict[str, Any], cls: type[Any]) -> None:
-    """Raises an OptionsError that suggests the most similar argument."""
-    names = [name for name in inspect.signature(cls).parameters if name != "unknown"]
-    for name in unknown:
+def refuse_unknown(options: dict[str, Any], names: list[str], cls: type[Any]) -> None:
+    """Raises an OptionsError that suggests the most similar of the names."""
+    for name in (name for name in options if name not in names):
         near = _ELSEWHERE.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), None)
         hint = f"; did you mean `{near}`?" if near else ""
         raise OptionsError(f"`{name}` is not an option of {cls.__name__}{hint}")
@@ -40,6 +38,8 @@ def explained(loader: Any) -> list[str]:
     left, prepared = loader.left, loader.prepared
     if left is not None:
         lines = [f"loaded by: {_left_to(loader)}", f"why: {left.why}"]
+        if loader.idle_options:
+            lines.append(f"without effect: {', '.join(loader.idle_options)}")
         return [*lines, *([f"to be fast: {left.remedy}"] if left.remedy else [])]
     lines = ["loaded by: bothends", *prepared.lines, f"sampler: {_order(loader)}"]
     lines.append(f"collate_fn: {_collate(loader)}")
