@@ -25,6 +25,7 @@ import torchvision.transforms as v1
 from bothends.torch import DataLoader
 from PIL import Image, ImageFile
 from torchvision.datasets import FakeData
+from torchvision.transforms import v2
 
 import children
 from images import photo
@@ -146,18 +147,29 @@ def test_strict_lets_pass_what_is_ours(small: Path) -> None:
 # ---- what it says of itself ---------------------------------------------------------------
 
 
+# The keys of docs/python.md, without that of a `Mix`.
+STATS = {
+    *("loader", "epoch", "front_batches", "back", "rescued", "skipped", "redecoded", "damaged"),
+    *("audits", "stall", "backpressure_s", "storage_read_bytes", "side_index", "block_cache"),
+    *("record_cache", "fetches", "path", "cpu_seconds", "peak_rss_bytes"),
+}
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_everything_is_there_in_every_mode(small: Path, mode: str) -> None:
     """Symptom: AttributeError on .words, .recipe or .stats after a fallback; repr tells nothing."""
     make, who = MODES[mode]
     made = make(small)
-    for _ in range(2):
+    for n in range(2):
         assert isinstance(made.words, list) and all(isinstance(line, str) for line in made.words)
         assert (made.recipe is None) == (who != "bothends")
         assert type(made.dataset).__name__ in repr(made)
         assert f"batch_size={made.batch_size}" in repr(made)
         assert f"loaded by {NAMES[who]}>" in repr(made)
         stats = made.stats()
+        assert set(stats) >= STATS, "before the first batch, and whoever loads"
+        # PyTorch's own loader does not count them.
+        assert stats["epoch"] == (0 if who == "pytorch" else n)
         assert stats["loader"] == who and stats["skipped"] == [] and stats["back"] == []
         for name in ("words", "recipe", "stats", "explain", "set_epoch", "close", "dataset"):
             assert name in dir(made) and hasattr(made, name)
@@ -193,6 +205,61 @@ def test_explain_says_what_to_change(small: Path, mode: str) -> None:
     """Symptom: as above, and what to do about it."""
     words = MODES[mode][0](small).words
     assert any(line.startswith(REMEDIES[mode]) for line in words), words
+
+
+def test_a_remedy_is_given_once(small: Path) -> None:
+    """Symptom: `a crop, or Resize((rows, columns)), before that ...` twice in one warning."""
+    with pytest.warns(UserWarning) as told:
+        DataLoader(numbered(small, None), collate_fn=list)
+    assert str(told[0].message).count("a crop, or Resize((rows, columns))") == 1
+
+
+@pytest.mark.parametrize("kind", [list, range, theirs.TensorDataset])
+def test_data_without_images_need_no_method_sample(kind: Any) -> None:
+    """Symptom: a `TensorDataset` is to get a method `sample(i)` that returns an image's path."""
+    given = {list: [1, 2], range: range(2), theirs.TensorDataset: theirs.TensorDataset(torch.ones(2))}
+    words = quiet(given[kind]).words
+    assert f"why: the samples of a {kind.__name__} are in memory, without images to read" in words
+    assert not any("sample(i)" in line for line in words)
+
+
+@pytest.mark.parametrize(("workers", "said"), [(1, "in 1 worker"), (2, "in 2 workers")])
+def test_workers_are_counted(small: Path, workers: int, said: str) -> None:
+    assert quiet(Mine(), num_workers=workers).words[0].endswith(said)
+    last = quiet(numbered(small, UNKNOWN), num_workers=workers).words
+    kind = "worker process" if workers == 1 else "worker processes"
+    assert f"transforms in Python: in {workers} {kind}" in last
+
+
+@pytest.mark.parametrize(("indices", "said"), [([1, 23], "23 as its number 1"), ([-24], "-24")])
+def test_an_index_outside_of_the_data_set_is_the_samplers(
+    small: Path, indices: list[int], said: str
+) -> None:
+    """Symptom: "the order names sample 23", of which the script knows nothing."""
+    made = ours(numbered(small), sampler=indices)
+    with pytest.raises(bothends.OptionsError, match=rf"the sampler \(list\) gives index {said}"):
+        iter(made)
+
+
+def test_data_in_memory_are_not_seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: a `TensorDataset` takes three times as long as with PyTorch's loader."""
+    from bothends._dataloader import items
+
+    seeded: list[int] = []
+    monkeypatch.setattr(items, "seed_for", lambda seed, epoch, n: seeded.append(n))
+    assert len(list(quiet(theirs.TensorDataset(torch.ones(20)), batch_size=10))) == 2
+    assert len(seeded) == 2, "for collate_fn"
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_half_precision_is_an_output(small: Path, name: str) -> None:
+    """Symptom: the last transform runs in worker processes, and nothing says that it need not."""
+    output = {"bfloat16": "bf16", "float16": "f16"}[name]
+    half = v2.Compose(
+        [v2.Resize((8, 8)), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
+        + [v2.ToDtype(getattr(torch, name))]
+    )
+    assert any(f'output="{output}"' in line for line in quiet(numbered(small, half)).words)
 
 
 def test_explain_names_the_parts(small: Path) -> None:

@@ -40,6 +40,7 @@ from ._dataloader.epochs import (
     begun,
     filling,
     n_left,
+    nothing_yet,
     summed,
 )
 from ._dataloader.items import Items, ItemsProgress, dealt, resumed, tasks
@@ -99,11 +100,6 @@ _NATIVE = (
     "fetch_reorder",
     "cache",
 )
-_NOTHING_YET: dict[str, Any] = {
-    "back": [],
-    "skipped": [],
-    "damaged": {"samples": 0, "named": []},
-}
 # What a state says of the generators of loader and sampler.
 _OF_GENERATORS = ("sampler_drawn", "sampler_origin", "sampler_before", "seeds_drawn")
 _made = itertools.count()
@@ -828,11 +824,19 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         if self.prepared is None:
             items = self.own_items
             who, n = ("pytorch", 0) if items is None else ("python", items.n_taken)
-            return {"loader": who, "front_batches": n, **_NOTHING_YET}
+            return {"loader": who, **nothing_yet(self._epoch_now, n)}
         stats = self._feeds.stats()
         if not stats:
-            return {"loader": "bothends", "front_batches": 0, **_NOTHING_YET}
+            return {"loader": "bothends", **nothing_yet(self._epoch_now, 0)}
         return {"loader": "bothends", **summed(stats)}
+
+    @property
+    def _epoch_now(self) -> int:
+        """The current epoch, or the next one."""
+        progress = self.course.progress
+        if progress is None:
+            return self.course.next_epoch
+        return progress.number + progress.has_ended
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process or a copy: the arguments and the position of the training loop."""

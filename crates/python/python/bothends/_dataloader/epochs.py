@@ -15,6 +15,7 @@ means that no batch was taken, since the native loader or the workers failed.
 
 from __future__ import annotations
 
+import resource
 import threading
 import weakref
 from collections import Counter, deque
@@ -646,3 +647,33 @@ def summed(stats: list[dict[str, Any]]) -> dict[str, Any]:
         total["back"] = [*other["back"], *total["back"]] if other["back"] else total["back"]
     return total
 
+
+def nothing_yet(epoch: int, n_batches: int) -> dict[str, Any]:
+    """The figures where no native loader is open, with all of their keys: it has read and made
+    nothing, and so many batches were made without it."""
+    causes = ("order", "read", "decode", "device", "finish", "copy", "consumer")
+    folder = {"folder": None, "bytes": 0, "limit_bytes": 0}
+    counts = ("records", "transcoded", "read", "read_bytes", "damaged")
+    why = "no native loader is open"
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "epoch": epoch,
+        "front_batches": n_batches,
+        "back": [],
+        "rescued": 0,
+        "skipped": [],
+        "redecoded": [],
+        "damaged": {"samples": 0, "named": []},
+        "audits": {"batches": 0, "samples": 0, "differences": 0, "seconds": 0.0},
+        "stall": dict.fromkeys(causes, 0.0),
+        "backpressure_s": 0.0,
+        "storage_read_bytes": 0,
+        "side_index": folder,
+        "block_cache": {**folder, **dict.fromkeys(counts, 0), "off": why},
+        "record_cache": None,
+        "fetches": None,
+        "cpu_seconds": used.ru_utime + used.ru_stime,
+        # Linux counts it in KiB.
+        "peak_rss_bytes": used.ru_maxrss * 1024,
+        "path": f"host ({why})",
+    }

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from .._errors import StateError
+from .._sources import is_in_memory
 from .._workers import Task, numbers_kept, seed_for
 from .epochs import Progress
 from .orders import Given, Own, mixed
@@ -66,6 +67,8 @@ class Items:
         self.n_taken = 0
         self.dataset = dataset
         self.collate_fn = collate_fn
+        # Indexing it draws no numbers. Seeding three generators takes longer than that.
+        self._draws = not is_in_memory(dataset)
 
     def fits(self, dataset: Any, collate_fn: Callable[[list[Any]], Any]) -> bool:
         return self.dataset is dataset and self.collate_fn is collate_fn
@@ -87,7 +90,8 @@ class Items:
             return self.collate_fn(self.dataset.__getitems__(samples))
         items = []
         for place, sample in enumerate(samples, first):
-            seed_for(seed, epoch, place)
+            if self._draws:
+                seed_for(seed, epoch, place)
             items.append(self.dataset[sample])
         seed_for(seed, epoch, _OF_BATCHES + first)
         return self.collate_fn(items)

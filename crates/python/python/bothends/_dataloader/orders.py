@@ -120,7 +120,8 @@ def given(loader: Any, ranks: Ranks, key: tuple[int, int]) -> Given:
     Raises:
         NoOrder: the sampler gives something other than indices, or never ends; or an empty batch,
             which the native loader does not have, and which goes to a `collate_fn` of the script's.
-        OptionsError: it gives an empty batch, which `default_collate` refuses.
+        OptionsError: it gives an empty batch, which `default_collate` refuses, or an index of no
+            sample.
     """
     samples, ends = array("q"), array("Q")
     longest = 0
@@ -134,6 +135,9 @@ def given(loader: Any, ranks: Ranks, key: tuple[int, int]) -> Given:
             ends.append(len(samples))
             longest = max(longest, n)
     samples = _from_zero(samples, len(loader.dataset))
+    if loader.prepared is not None:
+        plain = type(batches) is torch.utils.data.BatchSampler
+        _refuse_outside(samples, len(loader.dataset), _name(batches.sampler if plain else batches))
     repeats = "each" if ranks.world_size > 1 and not _shares(batches) else "same"
     return Given(samples, ends, longest, ranks, repeats, skip)
 
@@ -188,6 +192,16 @@ def _from_zero(samples: array[int], n: int) -> array[int]:
     if not samples or min(samples) >= 0:
         return samples
     return array("q", (i + n if -n <= i < 0 else i for i in samples))
+
+
+def _refuse_outside(samples: array[int], n: int, name: str) -> None:
+    if not samples or (min(samples) >= 0 and max(samples) < n):
+        return
+    place = next(k for k, i in enumerate(samples) if not 0 <= i < n)
+    raise OptionsError(
+        f"the sampler ({name}) gives index {samples[place]} as its number {place}, and the data set "
+        f"has {n} samples: their indices are 0 to {n - 1}"
+    )
 
 
 def _shown(batch: Any) -> str:

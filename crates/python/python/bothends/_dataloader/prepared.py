@@ -77,8 +77,9 @@ def prepare(dataset: Any) -> Prepared:
     translation = translate(source.transform, image_size=source.image_size)
     if not translation.has_fixed_size:
         remedy = next(iter(translation.remedies), None)
-        why = translation.warning or "its samples have no common size"
-        raise Left(why.removesuffix("."), remedy)
+        why = (translation.warning or "its samples have no common size").removesuffix(".")
+        # A warning has the remedy at its end.
+        raise Left(why if remedy is None else why.removesuffix(f"; {remedy}"), remedy)
     return Prepared(source, translation)
 
 

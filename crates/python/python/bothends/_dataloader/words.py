@@ -54,7 +54,11 @@ def _left_to(loader: Any) -> str:
     if loader.own_items is None:
         return "PyTorch's own loader"
     n = loader.num_workers
-    return f"the data set's own code, in {f'{n} workers' if n else 'the calling thread'}"
+    return f"the data set's own code, in {_workers(n) if n else 'the calling thread'}"
+
+
+def _workers(n: int, kind: str = "worker") -> str:
+    return f"{n} {kind}{'' if n == 1 else 's' if kind == 'worker' else 'es'}"
 
 
 def _order(loader: Any) -> str:
@@ -78,7 +82,7 @@ def _collate(loader: Any) -> str:
 
 def _where(loader: Any) -> str:
     if _has_workers(loader):
-        return f"transforms in Python: in {loader.num_workers} worker processes"
+        return f"transforms in Python: in {_workers(loader.num_workers, 'worker process')}"
     return (
         "transforms in Python: in the thread that asks for the batch, as num_workers=0 says; "
         "num_workers=N starts N workers for them"

@@ -31,6 +31,7 @@ __all__ = [
     "Source",
     "Unknown",
     "decoded",
+    "is_in_memory",
     "recognise",
 ]
 
@@ -80,7 +81,16 @@ def _of_a_library(dataset: Any) -> Source:
     if is_a(dataset, "torch.utils.data.dataset.IterableDataset"):
         line = f"the {type(dataset).__name__} is a stream, which cannot be indexed"
         raise Unknown(line, _ADD_SAMPLE)
+    if is_in_memory(dataset):
+        line = f"the samples of a {type(dataset).__name__} are in memory, without images to read"
+        raise Unknown(line)
     raise Unknown(f"the data set {_name(dataset)} is not known", _ADD_SAMPLE)
+
+
+def is_in_memory(dataset: Any) -> bool:
+    """Whether it holds its samples as they are, so that nothing is read or decoded."""
+    kinds = ("torch.utils.data.dataset.TensorDataset", "numpy.ndarray", "torch.Tensor")
+    return type(dataset) in (list, tuple, range, dict) or _name(dataset) in kinds
 
 
 def _name(dataset: Any) -> str:

@@ -426,6 +426,9 @@ def _cast(dtype: Any, scale: Any, sample: Sample) -> Step:
         why = "without scale it gives floats from 0 to 255; bothends gives 0 to 1"
         raise Stays(why, "give it scale=True")
     why = f"it makes {dtype} of {own}; bothends gives bytes, and float32 made of them"
+    output = {"torch.bfloat16": "bf16", "torch.float16": "f16"}.get(str(dtype))
+    if output is not None:
+        raise Stays(why, f'convert to float32 there, and give the loader output="{output}"')
     raise Stays(why, "convert to float32 there, and the batch to a different type later")
 
 
