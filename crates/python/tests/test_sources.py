@@ -230,7 +230,7 @@ def test_a_link_is_what_it_points_to(small: Path, tmp_path: Path) -> None:
 def test_nothing_to_read(small: Path) -> None:
     assert "no samples" in refused(Subset(vision.ImageFolder(small), []))
     assert "is the path" in refused(str(small))
-    assert "is not known" in refused([1, 2, 3])
+    assert "a list are in memory" in refused([1, 2, 3])
 
     class Stream(IterableDataset[Any]):
         def __iter__(self) -> Any:
