@@ -28,12 +28,6 @@ use bothends_core::recipe::{Size, Truncated};
 use bothends_core::sample::{Encoding, Record, RecordPart};
 
 pub(crate) use self::format::Format;
-
-/// What the name of a file with these first bytes ends with, if it is an image of a known format.
-#[must_use]
-pub fn ending(bytes: &[u8]) -> Option<&'static str> {
-    Format::of(bytes).ok().map(Format::ending)
-}
 use self::picture::Picture;
 use crate::colour;
 use crate::error::{OpsError, SampleFault};
@@ -63,6 +57,12 @@ pub(crate) fn need_bytes(
             (Size { height: 0, width: 0 }, 0)
         }
     }
+}
+
+/// What the name of a file with these first bytes ends with, if it is an image of a known format.
+#[must_use]
+pub fn ending(bytes: &[u8]) -> Option<&'static str> {
+    Format::of(bytes).ok().map(Format::ending)
 }
 
 /// Whether the slow path may take a record that the fast one found to have `fault`.

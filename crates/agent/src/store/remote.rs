@@ -401,7 +401,7 @@ mod tests {
     /// One after the other, they took longer than a host waits.
     #[test]
     fn records_that_somebody_waits_for_are_requested_at_once() {
-        const WAY: Duration = Duration::from_millis(100);
+        const WAY: Duration = Duration::from_millis(500);
         let double = Double::answering(|_| Answer::After(WAY));
         let paths: Vec<_> = (0..40).map(|nth| nth.to_string()).collect();
         for path in &paths {
