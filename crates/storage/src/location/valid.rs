@@ -8,49 +8,59 @@ use hyper::Uri;
 use crate::StorageError;
 use crate::address::{has_port, without_login};
 
-const ENDPOINT: &str =
-    "is not an endpoint; write it as http://host:port or https://host, without a login";
-const REGION: &str = "is not a region; write it as eu-west-1";
+/// What a setting has to be.
+struct Rule {
+    holds: fn(&str) -> bool,
+    /// What is wrong where it does not hold, and what is expected.
+    why: &'static str,
+}
+
+const ENDPOINT: Rule = Rule {
+    holds: is_endpoint,
+    why: "is not an endpoint; write it as http://host:port or https://host, without a login",
+};
+const REGION: Rule =
+    Rule { holds: is_region, why: "is not a region; write it as eu-west-1" };
+const PLAIN: Rule = Rule {
+    holds: |text| text.bytes().all(|byte| (b' '..=b'~').contains(&byte)),
+    why: "has a line break or another character that no request can carry; set it again",
+};
 
 pub(super) fn endpoint(text: &str) -> Result<(), StorageError> {
-    wrong_unless(is_endpoint(text), &without_login(text), ENDPOINT)
+    ENDPOINT.check(text, without_login(text))
 }
 
 pub(super) fn region(text: &str) -> Result<(), StorageError> {
-    wrong_unless(is_region(text), "the region that was given", REGION)
+    REGION.check(text, "the region that was given".to_owned())
 }
 
 /// Whether these can be used, by variables' names in lower case. No value is told: it may be a credential.
 pub(super) fn settings(settings: &BTreeMap<String, String>) -> Result<(), StorageError> {
     for (name, value) in settings {
-        let variable = name.to_ascii_uppercase();
-        match &**name {
+        let rule = match &**name {
             "aws_endpoint"
             | "aws_endpoint_url"
             | "aws_endpoint_url_s3"
             | "aws_endpoint_url_sts"
-            | "aws_metadata_endpoint" => {
-                wrong_unless(is_endpoint(value), &variable, ENDPOINT)?;
-            }
-            "aws_region" | "aws_default_region" => {
-                wrong_unless(is_region(value), &variable, REGION)?;
-            }
-            // The name of a file may have all letters.
-            name if name.ends_with("_file") => {}
-            _ => {
-                let is_plain = value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-                let why = "has a line break or another character that no request can carry; \
-                           set it again";
-                wrong_unless(is_plain, &variable, why)?;
-            }
-        }
+            | "aws_metadata_endpoint" => ENDPOINT,
+            "aws_region" | "aws_default_region" => REGION,
+            // The name of a file may have all letters, and a key of Google's is JSON.
+            name if name.ends_with("_file") || name.starts_with("google_") => continue,
+            _ => PLAIN,
+        };
+        rule.check(value, name.to_ascii_uppercase())?;
     }
     Ok(())
 }
 
-fn wrong_unless(is_right: bool, text: &str, why: &str) -> Result<(), StorageError> {
-    let (text, why) = (text.to_owned(), why.to_owned());
-    if is_right { Ok(()) } else { Err(StorageError::Address { text, why }) }
+impl Rule {
+    /// `shown` is what a message calls the text.
+    fn check(&self, text: &str, shown: String) -> Result<(), StorageError> {
+        match (self.holds)(text) {
+            true => Ok(()),
+            false => Err(StorageError::Address { text: shown, why: self.why.to_owned() }),
+        }
+    }
 }
 
 fn is_region(text: &str) -> bool {

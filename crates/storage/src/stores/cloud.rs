@@ -150,7 +150,10 @@ impl Cloud {
         // The answer to HEAD has no text, and only the text says why.
         let is_mute =
             matches!(failure_in(&error), Some(Failure::Status(s)) if s.code.is_none());
-        while is_mute {
+        if !is_mute {
+            return Err(self.error(&error, object, 0));
+        }
+        loop {
             let range = Some(GetRange::Bounded(0..1));
             let options = GetOptions { range, ..GetOptions::default() };
             // That is one attempt without a deadline of its own. If it is late, the answer to HEAD counts.
