@@ -12,7 +12,17 @@ from typing import Any, Literal, ParamSpec, get_args
 from ._errors import OptionsError
 
 RanksOption = Literal["auto", "shard", "replicate"]
-Strategy = Literal["ordered", "relaxed", "mte", "wrr", "cpu", "csd", "ordered-baseline"]
+Strategy = Literal[
+    "ordered",
+    "relaxed",
+    "mte",
+    "wrr",
+    "cpu",
+    "csd",
+    "ordered-baseline",
+    "mte-with-step",
+    "wrr-by-rates",
+]
 Output = Literal["u8", "f32", "f16", "bf16"]
 Layout = Literal["nchw", "nhwc"]
 OnBad = Literal["raise", "skip", "replace", "zero"]
