@@ -5,7 +5,7 @@
 use super::FetchQueue;
 use crate::ids::Ns;
 
-/// The state and the counts of a [`FetchQueue`](super::FetchQueue).
+/// The state and the counts of a [`FetchQueue`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FetchFigures {
     /// Requests in flight.
