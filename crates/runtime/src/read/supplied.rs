@@ -198,12 +198,15 @@ fn table_of<'a>(
 }
 
 fn length(folder: &Folder, path: &str) -> Result<u32, String> {
+    let shown = || folder.shown(path);
     match folder.kind(path) {
-        Ok(Kind::File { len }) => u32::try_from(len)
-            .map_err(|_| format!("`{path}` is longer than 4 GiB, which no image is")),
-        Ok(Kind::Folder) => Err(format!("`{path}` is a folder; list its files")),
+        Ok(Kind::File { len }) => u32::try_from(len).map_err(|_| {
+            format!("`{}` is longer than 4 GiB, which no image is", shown())
+        }),
+        Ok(Kind::Folder) => Err(format!("`{}` is a folder; list its files", shown())),
         Err(error) => Err(format!(
-            "cannot open `{path}`, which the data set lists ({error}); was it moved?"
+            "cannot open `{}`, which the data set lists ({error}); was it moved?",
+            shown()
         )),
     }
 }
