@@ -3,7 +3,7 @@
 import math
 import statistics
 
-# What an interval is to hold the true median with, at least.
+# The least probability with which an interval is to hold the true median.
 CONFIDENCE = 0.95
 # An emulated device whose batches come later than its model has them, by more than this part of the
 # epoch's time in all, is slower than what it is to emulate. `bothends run` has the same bound.
@@ -55,7 +55,7 @@ def coverage(n):
     if k:
         n_out = f"{k} " if k > 1 else ""
         ends = f"without the {n_out}smallest and the {n_out}largest"
-    return f"{blocks}: {ends}, which holds the true median with {100 * held:.1f} %"
+    return f"{blocks}: {ends}, which holds the true median {100 * held:.1f} % of the time"
 
 
 def verdict(low, high, better="more"):
