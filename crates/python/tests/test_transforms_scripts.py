@@ -347,7 +347,7 @@ def test_views_with_erasing_share_it() -> None:
         (Chained(view(24)), "code is unknown"),
         (Swapped(view(24)), "code is unknown"),
         (TwoOfOne(view(24, abs)), "abs inside it"),
-        (TwoOfOne(v1.Compose(TENSOR)), "one size"),
+        (TwoOfOne(v1.Compose(TENSOR)), "the same size"),
         (TwoOfOne(view(24, end=[])), "PIL images"),
         (TwoWays(view(24), view(24, end=[v1.ToTensor()])), "end differently"),
         (TwoWays(view(24), view(24, v1.Grayscale(), end=[v1.ToTensor()])), "end differently"),
@@ -355,7 +355,7 @@ def test_views_with_erasing_share_it() -> None:
         (Many(view(24), 100), "100 images"),
         (Many(view(24), 2.0), "code is unknown"),
         (Many(view(24), True), "code is unknown"),
-        (TwoOfOne(Many(view(24), 3)), "one size"),
+        (TwoOfOne(Many(view(24), 3)), "the same size"),
     ],
 )
 def test_views_that_no_op_makes_stay(transform: Any, why: str) -> None:
