@@ -372,12 +372,16 @@ impl Objects for Redis {
         let scan = Scan { cursor, is_done: false, seen, hashers };
         let found = stream::unfold(Some(scan), move |scan| async move {
             let mut scan = scan.filter(|scan| !scan.is_done)?;
-            if scan.is_first()
-                && let Err(error) = self.refuse_part_of_cluster(&self.shown(prefix)).await
-            {
-                return Some((stream::iter(vec![Err(error)]), None));
-            }
-            Some(match self.scan(&mut scan, prefix).await {
+            let is_first = scan.is_first();
+            let listed = match self.scan(&mut scan, prefix).await {
+                // After it, so that a server that is not there is waited for once.
+                Ok(listed) if is_first => {
+                    let place = self.shown(prefix);
+                    self.refuse_part_of_cluster(&place).await.map(|()| listed)
+                }
+                listed => listed,
+            };
+            Some(match listed {
                 Ok(listed) => {
                     let listed = listed.into_iter().map(Ok).collect::<Vec<_>>();
                     (stream::iter(listed), Some(scan))
