@@ -412,7 +412,7 @@ impl BlockCache {
         if free / 2 < len_bytes {
             return Err(format!(
                 "the disk of {} has only {} MiB left, and {} must be free for a cache of {}; give it a \
-                 smaller size (--cache-size), or another disk",
+                 smaller size (--cache-size; cache_size in Python), or another disk",
                 self.folder.path.display(),
                 free >> 20,
                 (2 * len_bytes).div_ceil(1 << 20),

@@ -133,7 +133,7 @@ impl Joining {
                 if let Some((name, _)) = parts.iter().find(|(_, table)| !is_named(table))
                 {
                     let why = "names no classes and others do, so it is not known which of \
-                               its labels are whose; give labels `keep` or `offset` (`--mix-labels`)";
+                               its labels are whose; give labels `keep` or `offset` (`--mix-labels`; `labels` in Python)";
                     return Err(DatasetError::Join { name: (*name).to_owned(), why });
                 }
                 self.merged(parts)
@@ -174,7 +174,7 @@ impl Joining {
             for class in table.classes.iter() {
                 if !own.insert(class) {
                     let why = "has two classes of one name, which cannot be merged by name; \
-                               give labels `keep` or `offset` (`--mix-labels`)";
+                               give labels `keep` or `offset` (`--mix-labels`; `labels` in Python)";
                     return Err(DatasetError::Join { name: (*name).to_owned(), why });
                 }
                 let label = match known.get(class) {
