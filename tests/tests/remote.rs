@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -133,18 +134,23 @@ fn every_format_has_the_same_stream_from_a_remote_store() -> Result<()> {
 #[test]
 fn failures_that_pass_change_nothing() -> Result<()> {
     let data = generated()?;
-    let local = Setup { workers: 2, epochs: 2, ..Setup::new(&data) };
-    let expected = local.drive()?;
-    let objects = double(&data, failing)?;
-    let remote = Setup { objects: Some(objects.clone()), ..local.clone() };
-    let result = remote.drive()?;
-    for (local, remote) in expected.epochs.iter().zip(&result.epochs) {
-        ensure!(local.stream_digest == remote.stream_digest, "epoch {}", local.epoch);
-        assert_whole(remote, u64::from(N_GENERATED))?;
+    // Files that are delivered as they are, are received in their rows, unless a second epoch wants them, too.
+    for (recipe, epochs) in [("imagenet-train", 2), ("raw", 1)] {
+        let recipe = recipe.to_owned();
+        let local = Setup { recipe, workers: 2, epochs, ..Setup::new(&data) };
+        let expected = local.drive()?;
+        let objects = double(&data, failing)?;
+        let remote = Setup { objects: Some(objects.clone()), ..local.clone() };
+        let result = remote.drive()?;
+        for (local, remote) in expected.epochs.iter().zip(&result.epochs) {
+            ensure!(local.stream_digest == remote.stream_digest, "epoch {}", local.epoch);
+            assert_whole(remote, u64::from(N_GENERATED))?;
+        }
+        let fetches = result.fetches.context("figures of the fetches")?;
+        ensure!(fetches.retried > 0 && fetches.throttled > 0, "{fetches:?}");
+        ensure!(fetches.requests <= objects.n_asked(), "{fetches:?}");
+        ensure!((objects.n_filled() > 0) == (epochs == 1), "{}", objects.n_filled());
     }
-    let fetches = result.fetches.context("figures of the fetches")?;
-    ensure!(fetches.retried > 0 && fetches.throttled > 0, "{fetches:?}");
-    ensure!(fetches.requests <= objects.n_asked(), "{fetches:?}");
     Ok(())
 }
 
@@ -334,26 +340,29 @@ fn what_is_refused_at_the_start_is_one_line() -> Result<()> {
 #[test]
 fn a_missing_object_is_a_bad_sample() -> Result<()> {
     let data = generated()?;
-    let held: Arc<OnceLock<Arc<Double>>> = Arc::default();
-    let theirs = Arc::clone(&held);
-    let vanishing = move |asked: &Asked| {
-        if asked.range.is_some()
-            && draw(9, asked, 30) == 0
-            && let Some(double) = theirs.get()
-        {
-            double.remove(&asked.object);
-        }
-        PROMPT
-    };
-    let objects = double(&data, vanishing)?;
-    held.set(Arc::clone(&objects)).unwrap();
-    let setup =
-        Setup { on_bad: BadPolicy::Skip, objects: Some(objects), ..Setup::new(&data) };
-    let epoch = setup.run()?;
-    ensure!(!epoch.skipped.is_empty());
-    let n_skipped = epoch.skipped.len() as u64;
-    ensure!(epoch.samples + n_skipped == u64::from(N_GENERATED), "{}", epoch.samples);
-    ensure!(epoch.skipped.iter().all(|bad| bad.why.contains("there is no `memory:")));
+    for recipe in ["imagenet-train", "raw"] {
+        let held: Arc<OnceLock<Arc<Double>>> = Arc::default();
+        let theirs = Arc::clone(&held);
+        let vanishing = move |asked: &Asked| {
+            if asked.range.is_some()
+                && draw(9, asked, 30) == 0
+                && let Some(double) = theirs.get()
+            {
+                double.remove(&asked.object);
+            }
+            PROMPT
+        };
+        let objects = double(&data, vanishing)?;
+        held.set(Arc::clone(&objects)).unwrap();
+        let (recipe, on_bad) = (recipe.to_owned(), BadPolicy::Skip);
+        let objects = Some(objects as _);
+        let epoch = Setup { recipe, on_bad, objects, ..Setup::new(&data) }.run()?;
+        ensure!(!epoch.skipped.is_empty());
+        let n_skipped = epoch.skipped.len() as u64;
+        ensure!(epoch.samples + n_skipped == u64::from(N_GENERATED), "{}", epoch.samples);
+        let is_told = |why: &str| why.contains("there is no `memory:");
+        ensure!(epoch.skipped.iter().all(|bad| is_told(&bad.why)));
+    }
     Ok(())
 }
 
@@ -361,19 +370,28 @@ fn a_missing_object_is_a_bad_sample() -> Result<()> {
 #[test]
 fn a_loader_is_closed_with_requests_on_their_way() -> Result<()> {
     let data = generated()?;
-    let silent = |asked: &Asked| match asked.range {
-        Some(_) if asked.number > 40 => Answer::Never,
-        Some(_) | None => PROMPT,
-    };
-    let setup = Setup { objects: Some(double(&data, silent)?), ..Setup::new(&data) };
-    let mut runtime = Runtime::open(setup.config()?)?;
-    let options = runtime.options(EpochIdx(0));
-    let mut epoch = runtime.start_epoch(&options)?;
-    epoch.next_batch()?.context("a batch")?;
-    runtime.finish_epoch(epoch);
-    // Another one on the same engine, dropped in the middle of a wait.
-    drop(runtime.start_epoch(&options)?);
-    drop(Loader::over(runtime));
+    for recipe in ["imagenet-train", "raw"] {
+        let most = Arc::new(AtomicU64::new(40));
+        let theirs = Arc::clone(&most);
+        let silent = move |asked: &Asked| match asked.range {
+            Some(_) if asked.number > theirs.load(Ordering::SeqCst) => Answer::Never,
+            Some(_) | None => PROMPT,
+        };
+        let (recipe, objects) = (recipe.to_owned(), double(&data, silent)?);
+        let setup = Setup { recipe, objects: Some(objects.clone()), ..Setup::new(&data) };
+        let mut runtime = Runtime::open(setup.config()?)?;
+        let options = runtime.options(EpochIdx(0));
+        // On one engine: what requests without an answer have held is there for the next epoch.
+        for _ in 0..3 {
+            most.store(objects.n_asked() + 40, Ordering::SeqCst);
+            let mut epoch = runtime.start_epoch(&options)?;
+            epoch.next_batch()?.context("a batch")?;
+            runtime.finish_epoch(epoch);
+        }
+        // Another one, dropped in the middle of a wait.
+        drop(runtime.start_epoch(&options)?);
+        drop(Loader::over(runtime));
+    }
     Ok(())
 }
 
@@ -508,12 +526,14 @@ fn names(url: &str) -> Result<Vec<String>> {
 #[test]
 fn real_servers_give_the_same_stream() -> Result<()> {
     let data = shards()?.join("folder");
-    let local = Setup { batch_size: 2, workers: 2, ..Setup::new(&data) };
-    let expected = local.run()?.stream_digest;
     let same = |url: &str, options: &Options| -> Result<()> {
-        let objects = Some(Location::parse(url, options)?.open()?);
-        let remote = Setup { objects, ..local.clone() }.run()?;
-        ensure!(remote.stream_digest == expected, "{url}");
+        for recipe in ["imagenet-train", "raw"] {
+            let (recipe, workers) = (recipe.to_owned(), 2);
+            let local = Setup { recipe, batch_size: 2, workers, ..Setup::new(&data) };
+            let objects = Some(Location::parse(url, options)?.open()?);
+            let remote = Setup { objects, ..local.clone() }.run()?;
+            ensure!(remote.stream_digest == local.run()?.stream_digest, "{url}");
+        }
         Ok(())
     };
     if let Some(server) = servers::seaweedfs("an epoch over SeaweedFS")? {

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
+use std::num::NonZero;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,8 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::runtime::Runtime;
 
-use crate::{Identity, Listed, Objects, StorageError, fetcher};
+use crate::fetcher::{self, Fetch, Fetched, Fetcher, Returned};
+use crate::{Identity, Listed, Objects, StorageError};
 
 /// Longest wait for anything, on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -59,6 +61,7 @@ pub fn all(subject: &Subject) {
     a_listing_has_every_object_once(subject);
     an_identity_lasts_as_long_as_the_object(subject);
     what_is_dropped_is_over(subject);
+    a_destination_comes_back_with_what_was_asked_for(subject);
 }
 
 /// Bytes that differ from place to place.
@@ -283,4 +286,52 @@ pub fn what_is_dropped_is_over(subject: &Subject) {
     });
     let came = get(subject, "dropped", std::slice::from_ref(&(0..100_000)), None);
     assert!(*came[0].as_ref().expect("it is there") == whole);
+}
+
+/// A fetch with memory for its bytes has them there, or answers as one without; the memory comes back in any case.
+pub fn a_destination_comes_back_with_what_was_asked_for(subject: &Subject) {
+    let whole = bytes(70_000);
+    (subject.put)("in-place/a", &whole);
+    let end = whole.len() as u64;
+    let identify = subject.objects.identify("in-place/a");
+    let now = runtime().block_on(identify).expect("the object is there");
+    let shorter = Identity { len: end - 1, modified: None, etag: None };
+    let is_there = [(0..end, Some(now.clone())), (0..end, None), (5..66_000, Some(now))];
+    let is_not = [(0..end - 1, Some(shorter)), (0..end + 1, None)];
+    let objects = Arc::clone(&subject.objects);
+    let mut fetcher = Fetcher::start(objects, NonZero::<usize>::MIN).expect("a thread");
+    let mut fetch = |(tag, range): (u64, &Range<u64>), name: &str, expected| {
+        let place = |at: u64| usize::try_from(at).expect("it is in memory");
+        let memory: Vec<u8> = vec![0xEE; place(range.end - range.start)];
+        let (object, range, timeout) = (name.into(), range.clone(), PATIENCE);
+        let fetch = Fetch { tag, object, range, expected, timeout };
+        fetcher.submit_into(fetch, Box::new(memory));
+        let fetched = fetcher.poll(PATIENCE).expect("every fetch is answered");
+        assert_eq!((fetched.tag, fetcher.in_flight()), (tag, 0));
+        let Fetched { result, destination, .. } = fetched;
+        (result, destination.expect("the memory comes back"))
+    };
+    // More than once, as later ones may find a connection there.
+    for (tag, (range, expected)) in (0..).zip(is_there.iter().cycle().take(9)) {
+        let (result, destination) = fetch((tag, range), "in-place/a", expected.clone());
+        let own = result.expect("it is there");
+        let got = match destination {
+            Returned::Filled(mut memory) => {
+                assert!(own.is_empty(), "there are bytes besides those in the memory");
+                memory.bytes().to_vec()
+            }
+            Returned::Unused(_) => own.to_vec(),
+        };
+        let [start, end] =
+            [range.start, range.end].map(|at| usize::try_from(at).expect("a place"));
+        assert!(got == whole[start..end], "other bytes than were asked for");
+    }
+    let is_unused = |(result, destination): (Result<Bytes, StorageError>, Returned)| {
+        assert!(result.is_err(), "what is not there was read");
+        assert!(matches!(destination, Returned::Unused(_)));
+    };
+    for (tag, (range, expected)) in (100..).zip(is_not) {
+        is_unused(fetch((tag, &range), "in-place/a", expected));
+    }
+    is_unused(fetch((200, &(0..end)), "in-place/b", None));
 }

@@ -4,6 +4,7 @@
 //! fetcher does not retry, join or order anything. `shared` is one for several threads.
 
 mod crew;
+pub(crate) mod destination;
 pub(crate) mod progress;
 pub(crate) mod shared;
 
@@ -24,6 +25,8 @@ use tokio::task::AbortHandle;
 use crate::{Identity, Objects, StorageError};
 pub use crew::n_fetch_threads;
 use crew::{Crew, Gone};
+use destination::Lent;
+pub use destination::{Destination, Returned};
 use progress::Progress;
 
 /// One range to read.
@@ -47,8 +50,16 @@ pub struct Fetch {
 pub struct Fetched {
     /// Of the fetch.
     pub tag: u64,
-    /// As many bytes as were asked for.
+    /// As many bytes as were asked for; none where these are in the destination.
     pub result: Result<Bytes, StorageError>,
+    /// The memory of [`Fetcher::submit_into`].
+    pub destination: Option<Returned>,
+}
+
+impl Fetched {
+    fn of(tag: u64, result: Result<Bytes, StorageError>) -> Self {
+        Self { tag, result, destination: None }
+    }
 }
 
 /// Reads ranges of objects on threads of its own. One of them receives some thousand records per second, and no more:
@@ -59,9 +70,11 @@ pub struct Fetched {
 /// 1. Every fetch that is submitted is answered exactly once by [`poll`](Self::poll), in any order, unless it is
 ///    cancelled; with an error once the store has been silent for its timeout.
 /// 2. A cancelled fetch is not answered; its request ends.
-/// 3. In a process that was forked from the fetcher's own, every fetch fails as
+/// 3. A destination comes back once nobody writes into it: with the answer, or from [`returned`](Self::returned) where its
+///    fetch was cancelled.
+/// 4. In a process that was forked from the fetcher's own, every fetch fails as
 ///    [`StorageError::Forked`], at once.
-/// 4. Dropping it ends all requests and does not wait for the network.
+/// 5. Dropping it ends all requests, drops destinations, and does not wait for the network.
 #[derive(Debug)]
 pub struct Fetcher {
     crew: Crew<Order>,
@@ -72,6 +85,10 @@ pub struct Fetcher {
     loads: Vec<usize>,
     /// Answers that need no thread.
     failed: VecDeque<Fetched>,
+    /// Tags of cancelled fetches, by their serials, whose destinations have not come back.
+    outstanding: HashMap<u64, u64>,
+    /// Those that have, with the tags.
+    returned: VecDeque<(u64, Box<dyn Destination>)>,
     serial: u64,
 }
 
@@ -82,12 +99,20 @@ struct Way {
     serial: u64,
     thread: usize,
     progress: Progress,
+    lent: Option<Lent>,
 }
 
 #[derive(Debug)]
 enum Order {
-    Fetch(u64, Fetch, Progress),
+    Fetch(u64, Fetch, Shared),
     Cancel(u64),
+}
+
+/// What a fetch's task shares with the fetcher.
+#[derive(Debug)]
+struct Shared {
+    progress: Progress,
+    lent: Option<Lent>,
 }
 
 impl Fetcher {
@@ -107,46 +132,70 @@ impl Fetcher {
             in_flight: HashMap::new(),
             loads: vec![0; n_threads.get()],
             failed: VecDeque::new(),
+            outstanding: HashMap::new(),
+            returned: VecDeque::new(),
             serial: 0,
         })
     }
 
     /// Sends a request; does not wait.
     pub fn submit(&mut self, fetch: Fetch) {
+        self.send(fetch, None);
+    }
+
+    /// The same with memory that the store may receive the bytes into, instead of memory of its own: it has exactly
+    /// as many bytes as are fetched.
+    pub fn submit_into(&mut self, fetch: Fetch, destination: Box<dyn Destination>) {
+        self.send(fetch, Some(Lent::new(destination)));
+    }
+
+    fn send(&mut self, fetch: Fetch, lent: Option<Lent>) {
+        let (tag, progress) = (fetch.tag, Progress::default());
+        self.cancel(tag);
         self.serial += 1;
-        let (serial, tag, progress) = (self.serial, fetch.tag, Progress::default());
-        self.forget(tag);
+        let serial = self.serial;
         let loads = self.loads.iter().enumerate();
         let thread = loads.min_by_key(|(_, load)| **load).map_or(0, |(nth, _)| nth);
         self.loads[thread] += 1;
-        self.in_flight.insert(tag, Way { serial, thread, progress: progress.clone() });
+        let shared = Shared { progress: progress.clone(), lent: lent.clone() };
+        self.in_flight.insert(tag, Way { serial, thread, progress, lent });
         if self.crew.is_elsewhere() {
             return;
         }
-        if let Err(Gone) = self.crew.give(thread, Order::Fetch(serial, fetch, progress)) {
-            self.failed.push_back(Fetched { tag, result: Err(gone()) });
+        if let Err(Gone) = self.crew.give(thread, Order::Fetch(serial, fetch, shared)) {
+            self.failed.push_back(Fetched::of(tag, Err(gone())));
         }
     }
 
     /// Ends a fetch: it is not answered. An unknown tag changes nothing.
     pub fn cancel(&mut self, tag: u64) {
         self.failed.retain(|failed| failed.tag != tag);
-        let Some(Way { serial, thread, .. }) = self.forget(tag) else { return };
-        if !self.crew.is_elsewhere() {
-            // A thread that is gone has nothing to cancel.
-            let _ = self.crew.give(thread, Order::Cancel(serial));
+        let Some(Way { serial, thread, lent, .. }) = self.forget(tag) else { return };
+        let is_there = !self.crew.is_elsewhere()
+            && self.crew.give(thread, Order::Cancel(serial)).is_ok();
+        let Some(lent) = lent else { return };
+        if is_there {
+            self.outstanding.insert(serial, tag);
+        } else if let Some(returned) = lent.take_back() {
+            self.returned.push_back((tag, returned.memory()));
         }
+    }
+
+    /// The destination of a cancelled fetch, with its tag; [`poll`](Self::poll) notices when it comes back.
+    pub fn returned(&mut self) -> Option<(u64, Box<dyn Destination>)> {
+        self.returned.pop_front()
     }
 
     /// The next answer, waiting at most `timeout` for it; `None` at once where nothing is in flight.
     pub fn poll(&mut self, timeout: Duration) -> Option<Fetched> {
         let until = Instant::now().checked_add(timeout);
         loop {
-            if let Some(failed) = self.failed.pop_front() {
-                self.forget(failed.tag);
+            if let Some(mut failed) = self.failed.pop_front() {
+                let way = self.forget(failed.tag);
+                failed.destination = way.and_then(Way::take_back);
                 return Some(failed);
             }
-            if self.in_flight.is_empty() {
+            if self.in_flight() == 0 {
                 return None;
             }
             if self.crew.is_elsewhere() {
@@ -163,9 +212,16 @@ impl Fetcher {
                         self.forget(fetched.tag);
                         return Some(fetched);
                     }
+                    let tag = self.outstanding.remove(&serial);
+                    if let Some((tag, returned)) = tag.zip(fetched.destination) {
+                        self.returned.push_back((tag, returned.memory()));
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) => return None,
-                Err(RecvTimeoutError::Disconnected) => return self.fail_one(&gone()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.outstanding.clear();
+                    return self.fail_one(&gone());
+                }
             }
         }
     }
@@ -177,10 +233,10 @@ impl Fetcher {
         self.in_flight.get(&tag).map_or(0, |way| way.progress.parts())
     }
 
-    /// Fetches that are neither answered nor cancelled.
+    /// Fetches that are neither answered nor cancelled, and cancelled ones whose destination has not come back.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.in_flight.len()
+        self.in_flight.len() + self.outstanding.len()
     }
 
     fn forget(&mut self, tag: u64) -> Option<Way> {
@@ -191,8 +247,15 @@ impl Fetcher {
 
     fn fail_one(&mut self, error: &StorageError) -> Option<Fetched> {
         let tag = *self.in_flight.keys().next()?;
-        self.forget(tag);
-        Some(Fetched { tag, result: Err(error.clone()) })
+        let destination = self.forget(tag).and_then(Way::take_back);
+        Some(Fetched { tag, result: Err(error.clone()), destination })
+    }
+}
+
+impl Way {
+    /// The destination of a fetch that no thread carries out.
+    fn take_back(self) -> Option<Returned> {
+        self.lent?.take_back()
     }
 }
 
@@ -236,13 +299,19 @@ async fn serve(
                     handle.abort();
                 }
             }
-            Order::Fetch(serial, fetch, progress) => {
+            Order::Fetch(serial, fetch, Shared { progress, lent }) => {
                 let (objects, answer) = (Arc::clone(&objects), answer.clone());
+                let fetched = Some(Fetched::of(fetch.tag, Err(panicked())));
+                // Made here, as a task that is cancelled before it begins does nothing.
+                let told = Told { answer, serial, fetched, lent };
                 let task = tokio::spawn(async move {
-                    let fetched = Fetched { tag: fetch.tag, result: Err(panicked()) };
-                    let mut told = Told { answer, serial, fetched: Some(fetched) };
-                    let result = one(&*objects, &fetch, &progress).await;
-                    told.fetched = Some(Fetched { tag: fetch.tag, result });
+                    let mut told = told;
+                    let asked = one(&*objects, &fetch, &progress);
+                    let result = match &told.lent {
+                        Some(lent) => lent.during(asked).await,
+                        None => asked.await,
+                    };
+                    told.fetched = Some(Fetched::of(fetch.tag, result));
                 });
                 running.insert(serial, task.abort_handle());
                 if running.len() >= look_at {
@@ -254,17 +323,19 @@ async fn serve(
     }
 }
 
-/// Answers when it is dropped, so that a fetch that panics is answered, too. What a cancelled fetch says is
-/// not heard.
+/// Answers when it is dropped, so that a fetch that panics is answered, too. Of what a cancelled fetch says, only the
+/// destination is heard.
 struct Told {
     answer: mpsc::Sender<(u64, Fetched)>,
     serial: u64,
     fetched: Option<Fetched>,
+    lent: Option<Lent>,
 }
 
 impl Drop for Told {
     fn drop(&mut self) {
-        if let Some(fetched) = self.fetched.take() {
+        if let Some(mut fetched) = self.fetched.take() {
+            fetched.destination = self.lent.take().and_then(|lent| lent.take_back());
             // Nobody may be there any more to take it.
             let _ = self.answer.send((self.serial, fetched));
         }
@@ -294,25 +365,4 @@ async fn one(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Double;
-
-    #[test]
-    fn in_another_process_every_fetch_fails_at_once() {
-        let double = Double::new().with("a", "0123");
-        let mut fetcher =
-            Fetcher::start(Arc::new(double), NonZero::<usize>::MIN).unwrap();
-        fetcher.crew.leave();
-        for tag in [1, 2] {
-            let (object, range) = ("a".into(), 0..1);
-            let timeout = Duration::from_secs(60);
-            fetcher.submit(Fetch { tag, object, range, expected: None, timeout });
-        }
-        fetcher.cancel(1);
-        let fetched = fetcher.poll(Duration::MAX).unwrap();
-        assert_eq!((fetched.tag, fetched.result), (2, Err(StorageError::Forked)));
-        assert!(fetcher.poll(Duration::MAX).is_none());
-        fetcher.crew.come_back();
-    }
-}
+mod tests;

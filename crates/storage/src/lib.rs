@@ -27,7 +27,7 @@ pub use around::{around, is_url, without_secrets};
 pub use bytes::Bytes;
 pub use error::StorageError;
 pub use fetcher::shared::{Pending, SharedFetcher};
-pub use fetcher::{Fetch, Fetched, Fetcher, n_fetch_threads};
+pub use fetcher::{Destination, Fetch, Fetched, Fetcher, Returned, n_fetch_threads};
 pub use futures_util::future::BoxFuture;
 pub use futures_util::stream::BoxStream;
 pub use location::{Location, Options};

@@ -8,6 +8,7 @@
 //!
 //! The thread never waits for workers: it must hear of failures and answer them.
 
+mod in_place;
 pub(crate) mod local;
 mod round_trip;
 #[cfg(test)]
@@ -19,9 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bothends_core::fetch::{
-    Failure, FetchFigures, FetchQueue, FetchStep, Piece as Part, RequestId,
-};
+use bothends_core::fetch::{Failure, FetchFigures, FetchQueue, FetchStep, RequestId};
 use bothends_core::ids::{EpochIdx, Ns, SampleId};
 use bothends_core::link::Seen;
 use bothends_core::sample::FileIdx;
@@ -37,6 +36,7 @@ use crate::config::fetch::FetchBounds;
 use crate::make::front::FrontJob;
 use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
 use crate::read::ahead::{Ahead, Soon};
+use crate::read::fetching::in_place::InPlace;
 use crate::read::fetching::local::Local;
 use crate::read::fetching::round_trip::RoundTrip;
 use crate::read::orders::Orders;
@@ -145,6 +145,7 @@ struct Way {
     began: Instant,
     orders: Orders,
     in_flight: HashMap<RequestId, Asked>,
+    in_place: Option<InPlace>,
     /// Complete, and to be handed to the workers.
     ready: VecDeque<(u64, Task)>,
     names: HashMap<FileIdx, Arc<str>>,
@@ -239,6 +240,7 @@ impl FetchStage {
                 ..Orders::new(FetchQueue::new(config))
             },
             in_flight: HashMap::new(),
+            in_place: InPlace::of(&self.source),
             ready: VecDeque::new(),
             names: HashMap::new(),
             last_failure: None,
@@ -316,6 +318,7 @@ impl FetchStage {
             self.ended(one, way);
             fetched = self.fetcher.poll(Duration::ZERO);
         }
+        self.take_returned(way);
     }
 
     /// Takes the jobs that wait; false when nobody is left to give one.
@@ -374,14 +377,15 @@ impl FetchStage {
                     if !self.remote.is_local(file) {
                         way.round_trip.requested(file, range.start);
                     }
-                    self.fetcher.submit(Fetch {
+                    let fetch = Fetch {
                         tag: request.0,
                         object: self.name(file, way),
                         range: range.clone(),
                         expected: self.remote.identity(file),
                         // The queue cancels it before: this is for a queue that is not asked.
                         timeout: Duration::from_nanos(timeout_ns).saturating_mul(2),
-                    });
+                    };
+                    self.submit(fetch, way);
                     way.in_flight.insert(request, Asked { file, range, heard: 0 });
                 }
                 FetchStep::Cancel { request } => {
@@ -413,7 +417,8 @@ impl FetchStage {
     }
 
     /// A request has ended.
-    fn ended(&self, Fetched { tag, result }: Fetched, way: &mut Way) {
+    fn ended(&self, Fetched { tag, result, destination }: Fetched, way: &mut Way) {
+        let since = Instant::now();
         if tag == round_trip::TAG {
             if let Some((asked, took_ns)) = way.round_trip.ended()
                 && result.is_ok()
@@ -424,21 +429,24 @@ impl FetchStage {
         }
         let request = RequestId(tag);
         let asked = way.in_flight.remove(&request);
+        let back = way.came_back(tag, destination);
         let now = way.now();
         match result {
             Ok(bytes) => {
-                if !asked.is_some_and(|asked| self.remote.is_local(asked.file)) {
-                    way.glance.seen.bytes += bytes.len() as u64;
+                if let Some(Asked { file, range, .. }) = asked {
+                    let n_bytes = range.end - range.start;
+                    if !self.remote.is_local(file) {
+                        way.glance.seen.bytes += n_bytes;
+                    }
+                    self.read_bytes.fetch_add(n_bytes, Ordering::Relaxed);
                 }
-                self.read_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                for Part { position, bytes: part } in
-                    way.orders.queue.arrived(request, now).to_vec()
-                {
-                    let record = cut(&bytes, &part);
-                    self.fetched(position, record, way);
-                }
+                let pieces = way.orders.queue.arrived(request, now).to_vec();
+                self.arrived(&pieces, (&bytes, back, since), way);
             }
             Err(error) => {
+                if let Some(back) = back {
+                    self.give_back(back, way);
+                }
                 way.last_failure = Some(error.to_string());
                 let failed =
                     way.orders.queue.failed(request, failure(&error), now).to_vec();

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_dataset::Piece;
@@ -53,9 +54,25 @@ struct Row {
     batch: BatchKey,
     sample: SampleId,
     piece: Piece,
-    /// Its number in the job and its part of the job's slot.
-    part: Option<(u32, Part)>,
+    place: Place,
     record: Option<Fetched>,
+}
+
+/// A row's number in the job, and its part of the job's slot.
+#[derive(Debug)]
+enum Place {
+    /// There is no job yet.
+    None,
+    Here(u32, Part),
+    /// A request has the part.
+    Lent(u32),
+}
+
+/// Where the part of a row belongs that a request has.
+#[derive(Debug)]
+pub(crate) struct LentBy {
+    position: u64,
+    progress: Arc<Progress>,
 }
 
 /// What a fetch brought for a row, or why it brought nothing.
@@ -80,6 +97,13 @@ pub(crate) struct Complete {
     pub(crate) part: Part,
     pub(crate) piece: Piece,
     pub(crate) record: Fetched,
+}
+
+impl LentBy {
+    /// That of the row.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
 }
 
 impl Books {
@@ -186,7 +210,7 @@ impl Books {
             positions[*number] = position;
         }
         for (&position, (sample, piece)) in positions.iter().zip(rows) {
-            let row = Row { batch, sample, piece, part: None, record: None };
+            let row = Row { batch, sample, piece, place: Place::None, record: None };
             self.rows.insert(position, row);
         }
         let in_order = order.iter().map(|&number| positions[number]).collect();
@@ -262,7 +286,7 @@ impl Books {
         let positions = entered.positions.clone();
         for ((number, (_, part)), at) in (0..).zip(job.rows).zip(&positions) {
             if let Some(row) = self.rows.get_mut(at) {
-                row.part = Some((number, part));
+                row.place = Place::Here(number, part);
             }
         }
         positions.into_iter().filter_map(|at| self.complete(at)).collect()
@@ -274,14 +298,62 @@ impl Books {
         self.complete(position)
     }
 
+    /// The part of a row that has nothing but its job, and all of whose bytes a request brings: that may receive into
+    /// it, and gives it back ([`Self::given_back`], [`Self::received`]).
+    pub(crate) fn lend(&mut self, position: u64) -> Option<(Part, LentBy)> {
+        let row = self.rows.get_mut(&position).filter(|row| row.record.is_none())?;
+        let progress = self.batches.get(&row.batch)?.progress.clone()?;
+        let Place::Here(number, part) = &row.place else { return None };
+        if part.len() != row.piece.extent.len as usize {
+            return None;
+        }
+        let lent = Place::Lent(*number);
+        let Place::Here(_, part) = std::mem::replace(&mut row.place, lent) else {
+            return None;
+        };
+        Some((part, LentBy { position, progress }))
+    }
+
+    /// A request brought nothing into the part it had. The row, if it has been waiting for that alone.
+    pub(crate) fn given_back(&mut self, lent: LentBy, part: Part) -> Option<Complete> {
+        let LentBy { position, progress } = lent;
+        match self.rows.get_mut(&position) {
+            Some(row) => {
+                if let Place::Lent(number) = row.place {
+                    row.place = Place::Here(number, part);
+                }
+                self.complete(position)
+            }
+            None => {
+                // It was withdrawn meanwhile. The joiner can only put the slot together once the part is gone.
+                drop(part);
+                progress.row_left_out();
+                None
+            }
+        }
+    }
+
+    /// The bytes of a row are in the part that a request had: it is done, after so much work.
+    pub(crate) fn received(&mut self, lent: LentBy, part: Part, spent: Duration) {
+        let LentBy { position, progress } = lent;
+        // The joiner can only put the slot together once the part is gone.
+        drop(part);
+        match self.remove(position).map(|row| row.place) {
+            Some(Place::Lent(number)) => {
+                progress.row_done(number, Ok(None), spent);
+            }
+            Some(Place::None | Place::Here(..)) | None => progress.row_left_out(),
+        }
+    }
+
     fn complete(&mut self, position: u64) -> Option<Complete> {
         let row = self.rows.get(&position)?;
         row.record.as_ref()?;
-        row.part.as_ref()?;
+        let Place::Here(..) = row.place else { return None };
         let batch = row.batch;
         let progress = self.batches.get(&batch)?.progress.clone()?;
-        let Row { sample, piece, part, record, .. } = self.remove(position)?;
-        let ((row, part), record) = part.zip(record)?;
+        let Row { sample, piece, place, record, .. } = self.remove(position)?;
+        let (Place::Here(row, part), Some(record)) = (place, record) else { return None };
         Some(Complete { position, progress, row, sample, part, piece, record })
     }
 
@@ -306,10 +378,15 @@ impl Books {
         for position in positions {
             let Some(row) = self.rows.remove(&position) else { continue };
             left.push(position);
-            if let Some((progress, (_, part))) = progress.as_ref().zip(row.part) {
-                // The joiner can only put the slot together once the part is gone.
-                drop(part);
-                progress.row_left_out();
+            match (&progress, row.place) {
+                (Some(progress), Place::Here(_, part)) => {
+                    // The joiner can only put the slot together once the part is gone.
+                    drop(part);
+                    progress.row_left_out();
+                }
+                // It is left out when its part comes back.
+                (Some(_), Place::Lent(_)) => {}
+                (Some(_), Place::None) | (None, _) => {}
             }
         }
         left
@@ -358,71 +435,4 @@ impl Books {
 }
 
 #[cfg(test)]
-mod tests {
-    use bothends_core::sample::{Encoding, Extent};
-    use bothends_dataset::TableBuilder;
-
-    use super::*;
-
-    fn key(batch: u32) -> BatchKey {
-        (EpochIdx(0), BatchIdx(batch))
-    }
-
-    /// Samples at these offsets of one file.
-    fn rows(offsets: &[u64]) -> Vec<(SampleId, Piece)> {
-        let mut table = TableBuilder::new(Encoding::Opaque);
-        let file = table.file("shard").unwrap();
-        for &offset in offsets {
-            table.sample(Extent { file, offset, len: 10 }, 0);
-        }
-        let table = table.build().unwrap();
-        let ids = (0..table.n_samples()).map(SampleId);
-        ids.map(|id| (id, table.piece(id, |_| None))).collect()
-    }
-
-    fn offsets(books: &Books, positions: &[u64]) -> Vec<u64> {
-        let offset = |&at: &u64| books.piece(at).unwrap().extent.offset;
-        positions.iter().map(offset).collect()
-    }
-
-    #[test]
-    fn rows_are_offered_in_the_order_of_their_places() {
-        let mut books = Books::default();
-        let first = books.foretold(key(0), rows(&[30, 10, 20]));
-        assert!(first.is_sorted());
-        assert_eq!(offsets(&books, &first), [10, 20, 30]);
-        let second = books.foretold(key(1), rows(&[5]));
-        assert!(second[0] > first[2]);
-    }
-
-    #[test]
-    fn what_nobody_foretold_comes_before_what_somebody_did() {
-        let mut books = Books::default();
-        let ahead = books.foretold(key(7), rows(&[1, 2]));
-        let urgent = books.urgent(key(3), rows(&[3, 4]));
-        let next = books.urgent(key(4), rows(&[5, 6]));
-        let all: Vec<u64> = urgent.into_iter().chain(next).chain(ahead).collect();
-        assert!(all.is_sorted(), "{all:?}");
-        // However many there are, no two rows have one position.
-        let mut books = Books::default();
-        books.foretold(key(0), rows(&[0]));
-        for batch in 1..400 {
-            books.urgent(key(batch), rows(&[1, 2]));
-        }
-        assert_eq!(books.rows.len(), 1 + 2 * 399);
-    }
-
-    #[test]
-    fn a_batch_that_is_no_longer_foretold_is_withdrawn_whole() {
-        let mut books = Books::default();
-        let kept = books.foretold(key(0), rows(&[0, 1]));
-        let gone = books.foretold(key(1), rows(&[2, 3]));
-        // One has come already.
-        assert!(books.fetched(gone[0], Err("gone".to_owned())).is_none());
-        assert_eq!(books.unwanted(|batch| batch == key(0)), [key(1)]);
-        assert_eq!(books.withdraw(key(1)), gone);
-        assert!(books.withdraw(key(1)).is_empty());
-        assert!(books.has(key(0)) && !books.has(key(1)));
-        assert!(books.piece(kept[1]).is_some() && books.piece(gone[1]).is_none());
-    }
-}
+mod tests;

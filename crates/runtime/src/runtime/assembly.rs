@@ -94,7 +94,11 @@ impl Runtime {
         };
         let threads = engine.threads.get_or_insert_default();
         let RunConfig { workers, batch_size, .. } = self.config;
-        let depth = front_depth(workers, batch_size).min(self.room.front);
+        // What is received straight into rows needs their jobs before it is requested.
+        let depth = match self.source.is_received_in_place() {
+            true => self.room.front,
+            false => front_depth(workers, batch_size).min(self.room.front),
+        };
         let (jobs_in, jobs) = bounded(depth as usize);
         self.spawn_front(jobs, &shared, (&engine.read_bytes, threads))?;
         let lens = match self.source.is_undecoded() {

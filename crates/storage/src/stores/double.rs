@@ -2,6 +2,9 @@
 //!
 //! It stands for a remote store in tests of what builds on `Objects`. Nothing in it draws a number: the
 //! test's own function decides, from a seed if it likes.
+//!
+//! As some stores can and others cannot, it answers most fetches in their destinations, where they have one, and
+//! every fourth one with bytes of its own. A failure there comes after half of the bytes.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
@@ -14,6 +17,7 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{self, BoxStream, StreamExt};
 
+use crate::fetcher::destination;
 use crate::{Arrivals, Identity, Listed, Objects, StorageError};
 
 /// A request as the double sees it.
@@ -47,6 +51,7 @@ pub struct Double {
     held: Mutex<Held>,
     answers: Box<Answers>,
     asked: AtomicU64,
+    filled: AtomicU64,
 }
 
 impl Debug for Double {
@@ -65,8 +70,9 @@ impl Double {
     /// No objects; `answers` decides what becomes of each request.
     #[must_use]
     pub fn answering(answers: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
-        let (held, asked) = (Mutex::default(), AtomicU64::new(0));
-        Self { held, answers: Box::new(answers), asked }
+        let (held, asked, filled) =
+            (Mutex::default(), AtomicU64::new(0), AtomicU64::new(0));
+        Self { held, answers: Box::new(answers), asked, filled }
     }
 
     /// Adds or replaces an object. Its mark changes with every replacement.
@@ -99,6 +105,13 @@ impl Double {
     pub fn n_asked(&self) -> u64 {
         // A count alone: no other memory is published through it.
         self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Answers so far whose bytes went to the destinations of their fetches.
+    #[must_use]
+    pub fn n_filled(&self) -> u64 {
+        // See `n_asked`.
+        self.filled.load(Ordering::Relaxed)
     }
 
     async fn answer(
@@ -136,6 +149,13 @@ impl Double {
         range: Range<u64>,
         expected: Option<&Identity>,
     ) -> Result<Bytes, StorageError> {
+        let len = range.end.saturating_sub(range.start);
+        let in_place = self.n_asked() % 4 != 3;
+        let mut destination = in_place.then(|| destination::borrowed(len)).flatten();
+        if let Some(destination) = &mut destination {
+            let half = destination.bytes().len() / 2;
+            destination.bytes()[..half].fill(0xEE);
+        }
         self.answer(object, Some(range.clone())).await?;
         let (bytes, now) = self.find(object)?;
         if expected.is_some_and(|expected| !expected.matches(&now)) {
@@ -147,7 +167,13 @@ impl Double {
             let place = self.shown(object);
             return Err(StorageError::TooShort { place, end: range.end });
         }
-        Ok(bytes.slice(start..end))
+        let bytes = bytes.slice(start..end);
+        let Some(mut destination) = destination else { return Ok(bytes) };
+        destination.bytes().copy_from_slice(&bytes);
+        destination.filled();
+        // See `n_asked`.
+        self.filled.fetch_add(1, Ordering::Relaxed);
+        Ok(Bytes::new())
     }
 
     /// The first name after `last` that starts with `prefix`.

@@ -14,6 +14,16 @@ use super::{
 const MOST_BROKEN_OFF: u32 = 4;
 
 impl FetchQueue {
+    /// The position whose bytes are all that a request in flight brings; `None` where it brings those of several, or of
+    /// none any more.
+    #[must_use]
+    pub fn only_position(&self, request: RequestId) -> Option<u64> {
+        let group = self.groups.get(&self.sent.get(&request)?.group)?;
+        let [position] = group.members[..] else { return None };
+        let item = self.items.get(&position)?;
+        (item.range == group.range).then_some(position)
+    }
+
     /// A request was answered in full. Which position has which part of the bytes; nobody has any of
     /// them where this is empty, as another request was first or the positions were withdrawn.
     pub fn arrived(&mut self, request: RequestId, now: Ns) -> &[Piece] {

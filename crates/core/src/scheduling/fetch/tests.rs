@@ -1,6 +1,7 @@
 //! The queue's rules one by one. All of them together, under whatever arrives, are in
 //! `crates/core/tests/fetch.rs`.
 
+mod alone;
 mod slow;
 mod waits;
 

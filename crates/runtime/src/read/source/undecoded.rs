@@ -100,6 +100,11 @@ impl Source {
         self.is_undecoded
     }
 
+    /// Whether records are received straight into their rows: what the record cache is to keep is not.
+    pub(crate) fn is_received_in_place(&self) -> bool {
+        self.is_undecoded && self.remote().is_some_and(|remote| remote.cache().is_none())
+    }
+
     /// Puts a file's bytes into its row.
     ///
     /// # Errors

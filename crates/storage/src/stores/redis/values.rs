@@ -5,6 +5,7 @@
 //! too late, and there is no limit to what it holds. So answers are read here: a value as it comes, and others
 //! in `values/replies.rs`. A connection has one request at a time, as with HTTP.
 
+mod in_place;
 mod replies;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use crate::client::idle::Idle;
 use crate::fetcher::progress;
 
 use super::CONNECT_WITHIN;
+use in_place::{InPlace, Stream, receive_in_place};
 
 /// The longest line that is read: a number, a confirmation, an error. That of protected mode has 900 bytes.
 pub(super) const LONGEST_LINE: usize = 4096;
@@ -55,6 +57,15 @@ pub(super) enum Number {
     Follows,
 }
 
+/// What was received.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Got {
+    /// A value in memory of its own, and the number that was expected.
+    Value(Bytes, Option<u64>),
+    /// A value in its place.
+    InPlace,
+}
+
 impl Values {
     /// Nothing for a server that is not reached over TCP.
     pub(super) fn of(info: &ConnectionInfo) -> Option<Self> {
@@ -75,21 +86,23 @@ impl Values {
         Some(Self { host: host.clone(), port: *port, greeting, idle })
     }
 
-    /// Sends `request`, which may be two commands, and receives a value and perhaps a number. Not tried again,
-    /// except on a new connection where a kept one turns out to be closed.
+    /// Sends `request`, which may be two commands, and receives a value and perhaps a number. The value may be received
+    /// in `place`, if it is one of so many bytes and no number follows. Not tried again, except on a new connection
+    /// where a kept one turns out to be closed.
     pub(super) async fn get(
         &self,
         request: &[u8],
         expected: Expected,
-    ) -> Result<(Bytes, Option<u64>), Failed> {
+        mut place: Option<&mut [u8]>,
+    ) -> Result<Got, Failed> {
         if let Some(mut kept) = self.idle.take(()) {
-            match exchange(&mut kept, request, expected).await {
+            match exchange(&mut kept, request, expected, place.as_deref_mut()).await {
                 Err((Heard::Nothing, error)) if error.is_io_error() => {}
                 ended => return self.ended(kept, ended),
             }
         }
         let mut new = self.connect().await.map_err(Failed::ToConnect)?;
-        let ended = exchange(&mut new, request, expected).await;
+        let ended = exchange(&mut new, request, expected, place).await;
         self.ended(new, ended)
     }
 
@@ -97,8 +110,8 @@ impl Values {
     fn ended(
         &self,
         connection: TcpStream,
-        ended: Result<(Bytes, Option<u64>), (Heard, RedisError)>,
-    ) -> Result<(Bytes, Option<u64>), Failed> {
+        ended: Result<Got, (Heard, RedisError)>,
+    ) -> Result<Got, Failed> {
         let received = ended.map_err(|(_, error)| Failed::ToAnswer(error))?;
         self.idle.keep((), connection);
         Ok(received)
@@ -129,8 +142,21 @@ pub(crate) fn is_value(mut bytes: &[u8]) -> bool {
     let expected = Expected { most: 4096, number };
     let mut answer = Answer::of(expected.most);
     // Bytes in memory are always ready.
+    let mut again = bytes;
     let received = answer.receive(&mut bytes, expected).now_or_never();
-    received.is_some_and(|received| received.is_ok())
+    let received = received.and_then(Result::ok);
+    // The same bytes are the same value where it has a place, whatever length that has.
+    let len = received.as_ref().map_or(12, |(value, _)| value.len());
+    let mut place = vec![0; len];
+    let whole = Expected { most: len as u64, number: Number::None };
+    let in_place = receive(&mut again, whole, Some(&mut place)).now_or_never();
+    if let (Some((value, None)), Some(Ok(got))) = (&received, in_place) {
+        assert!(
+            got == Got::InPlace && *value == place
+                || got == Got::Value(value.clone(), None)
+        );
+    }
+    received.is_some()
 }
 
 /// Where a request failed.
@@ -155,14 +181,31 @@ enum Heard {
 }
 
 async fn exchange(
-    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    stream: &mut (impl Stream + AsyncWrite),
     request: &[u8],
     expected: Expected,
-) -> Result<(Bytes, Option<u64>), (Heard, RedisError)> {
+    place: Option<&mut [u8]>,
+) -> Result<Got, (Heard, RedisError)> {
     stream.write_all(request).await.map_err(|e| (Heard::Nothing, e.into()))?;
-    let mut answer = Answer::of(expected.most);
+    receive(stream, expected, place).await
+}
+
+async fn receive(
+    stream: &mut impl Stream,
+    expected: Expected,
+    place: Option<&mut [u8]>,
+) -> Result<Got, (Heard, RedisError)> {
+    let mut answer = match place {
+        None => Answer::of(expected.most),
+        Some(place) => match receive_in_place(stream, place).await {
+            Ok(InPlace::Received) => return Ok(Got::InPlace),
+            Ok(InPlace::Other(bytes)) => Answer { bytes },
+            Err((heard, error)) => return Err((heard, error.into())),
+        },
+    };
     let received = answer.receive(stream, expected).await;
-    received.map_err(|error| (answer.heard(), error))
+    let (value, number) = received.map_err(|error| (answer.heard(), error))?;
+    Ok(Got::Value(value, number))
 }
 
 /// What has come of one answer.

@@ -1,6 +1,7 @@
 //! Answers as they come: in pieces of any size, wrong, and cut off.
 
 use std::collections::VecDeque;
+use std::io::{IoSliceMut, Read};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -31,6 +32,19 @@ impl AsyncRead for Pieces {
             }
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+/// As a socket does, it has one piece for each read.
+impl Stream for Pieces {
+    async fn read_parts(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let Some(mut piece) = self.0.pop_front() else { return Ok(0) };
+        let n_bytes = (&piece[..]).read_vectored(parts)?;
+        let rest = piece.split_off(n_bytes);
+        if !rest.is_empty() {
+            self.0.push_front(rest);
+        }
+        Ok(n_bytes)
     }
 }
 
@@ -104,6 +118,62 @@ fn an_answer_that_is_not_the_value_is_an_error() {
     for answer in answers {
         let error = received(answer, 3, value_and_number(4)).unwrap_err();
         assert_eq!(error.code(), Some("WRONGTYPE"), "{}", answer.escape_ascii());
+    }
+}
+
+/// What is in the place after a whole value of so many bytes is received there, or what came instead.
+fn in_place(
+    answer: &[u8],
+    piece: usize,
+    len: usize,
+) -> Result<Result<Vec<u8>, Bytes>, (Heard, RedisError)> {
+    let mut place = vec![0xEE; len];
+    let mut stream = Pieces::of(answer, piece);
+    let received = receive(&mut stream, value(len as u64), Some(&mut place));
+    // Nothing here is ever not ready.
+    Ok(match received.now_or_never().unwrap()? {
+        Got::InPlace => Ok(place),
+        Got::Value(bytes, _) => Err(bytes),
+    })
+}
+
+#[test]
+fn a_value_is_received_in_its_place_in_pieces_of_any_size() {
+    let long = vec![b'\r'; 300_000];
+    for value in [&b"x"[..], b"\r\n", b"$3\r\nabc\r\n", &long] {
+        let answer =
+            [format!("${}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat();
+        for piece in [1, 2, 7, 100_000, 1 << 20] {
+            assert_eq!(in_place(&answer, piece, value.len()).unwrap().unwrap(), value);
+        }
+    }
+}
+
+#[test]
+fn what_is_not_the_value_of_a_place_is_what_it_is_without_one() {
+    for piece in [1, 3, 100] {
+        // A value that has become shorter: who asked compares lengths.
+        assert_eq!(in_place(b"$2\r\nab\r\n", piece, 4).unwrap().unwrap_err(), "ab");
+        for unreadable in [
+            &b"$5\r\nabcde\r\n"[..],
+            b"$4\r\nabcdef",
+            b"$-1\r\n",
+            b"*1\r\n$4\r\nabcd\r\n",
+        ] {
+            let (heard, error) = in_place(unreadable, piece, 4).unwrap_err();
+            assert_eq!(heard, Heard::Something);
+            assert!(!error.is_io_error(), "{}", unreadable.escape_ascii());
+        }
+        let (_, error) = in_place(b"-WRONGTYPE no string\r\n", piece, 40).unwrap_err();
+        assert_eq!(error.code(), Some("WRONGTYPE"));
+        for (cut, expected) in [
+            (&b""[..], Heard::Nothing),
+            (b"$4", Heard::Something),
+            (b"$4\r\nabcd\r", Heard::Something),
+        ] {
+            let (heard, error) = in_place(cut, piece, 4).unwrap_err();
+            assert_eq!((heard, error.is_io_error()), (expected, true));
+        }
     }
 }
 

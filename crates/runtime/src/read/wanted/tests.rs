@@ -1,0 +1,156 @@
+//! What becomes of rows, their records and their parts of slots.
+
+use bothends_core::sample::{Encoding, Extent};
+use bothends_dataset::TableBuilder;
+use bothends_slots::{
+    Completion, Job, JobId, Outcome, Polled, Producer, Ring, RingConfig,
+};
+use crossbeam::channel::{Receiver, unbounded};
+
+use super::*;
+use crate::collect::bell::bell;
+use crate::make::front::{Front, RowLens};
+
+fn key(batch: u32) -> BatchKey {
+    (EpochIdx(0), BatchIdx(batch))
+}
+
+/// Samples at these offsets of one file.
+fn rows(offsets: &[u64]) -> Vec<(SampleId, Piece)> {
+    let mut table = TableBuilder::new(Encoding::Opaque);
+    let file = table.file("shard").unwrap();
+    for &offset in offsets {
+        table.sample(Extent { file, offset, len: 10 }, 0);
+    }
+    let table = table.build().unwrap();
+    let ids = (0..table.n_samples()).map(SampleId);
+    ids.map(|id| (id, table.piece(id, |_| None))).collect()
+}
+
+fn offsets(books: &Books, positions: &[u64]) -> Vec<u64> {
+    let offset = |&at: &u64| books.piece(at).unwrap().extent.offset;
+    positions.iter().map(offset).collect()
+}
+
+#[test]
+fn rows_are_offered_in_the_order_of_their_places() {
+    let mut books = Books::default();
+    let first = books.foretold(key(0), rows(&[30, 10, 20]));
+    assert!(first.is_sorted());
+    assert_eq!(offsets(&books, &first), [10, 20, 30]);
+    let second = books.foretold(key(1), rows(&[5]));
+    assert!(second[0] > first[2]);
+}
+
+#[test]
+fn what_nobody_foretold_comes_before_what_somebody_did() {
+    let mut books = Books::default();
+    let ahead = books.foretold(key(7), rows(&[1, 2]));
+    let urgent = books.urgent(key(3), rows(&[3, 4]));
+    let next = books.urgent(key(4), rows(&[5, 6]));
+    let all: Vec<u64> = urgent.into_iter().chain(next).chain(ahead).collect();
+    assert!(all.is_sorted(), "{all:?}");
+    // However many there are, no two rows have one position.
+    let mut books = Books::default();
+    books.foretold(key(0), rows(&[0]));
+    for batch in 1..400 {
+        books.urgent(key(batch), rows(&[1, 2]));
+    }
+    assert_eq!(books.rows.len(), 1 + 2 * 399);
+}
+
+#[test]
+fn a_batch_that_is_no_longer_foretold_is_withdrawn_whole() {
+    let mut books = Books::default();
+    let kept = books.foretold(key(0), rows(&[0, 1]));
+    let gone = books.foretold(key(1), rows(&[2, 3]));
+    // One has come already.
+    assert!(books.fetched(gone[0], Err("gone".to_owned())).is_none());
+    assert_eq!(books.unwanted(|batch| batch == key(0)), [key(1)]);
+    assert_eq!(books.withdraw(key(1)), gone);
+    assert!(books.withdraw(key(1)).is_empty());
+    assert!(books.has(key(0)) && !books.has(key(1)));
+    assert!(books.piece(kept[1]).is_some() && books.piece(gone[1]).is_none());
+}
+
+/// Books with the job of a batch of two rows, which are as long as their records, and its front.
+struct OneJob {
+    books: Books,
+    front: Front,
+    positions: Vec<u64>,
+    #[expect(dead_code, reason = "the front needs somewhere to hand jobs to")]
+    jobs: Receiver<FrontJob>,
+}
+
+impl OneJob {
+    fn new() -> Self {
+        let mut books = Books::default();
+        let positions = books.foretold(key(0), rows(&[0, 10]));
+        assert!(books.lend(positions[0]).is_none(), "there is no part yet");
+        let (jobs_in, jobs) = unbounded();
+        let mut front = Front::new(jobs_in, bell().0, RowLens::Every(10), 1, 2);
+        let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 20 }).unwrap();
+        let samples = vec![SampleId(0), SampleId(1)];
+        let (id, epoch, batch) = (JobId(7), EpochIdx(0), BatchIdx(0));
+        let job = Job { id, epoch, batch, samples, need_ns: 0 };
+        front.submit(job, ring.take(Duration::ZERO).unwrap()).unwrap();
+        assert!(books.job(key(0), jobs.recv().unwrap()).is_empty());
+        Self { books, front, positions, jobs }
+    }
+
+    fn lend(&mut self, nth: usize) -> (Part, LentBy) {
+        self.books.lend(self.positions[nth]).unwrap()
+    }
+
+    /// The batch, once both rows are done.
+    fn made(&mut self) -> Option<Completion> {
+        match self.front.poll(Duration::ZERO).unwrap() {
+            Polled::Completion(completion) => Some(completion),
+            Polled::Nothing => None,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_row_whose_record_is_received_in_its_part_is_done() {
+    let mut job = OneJob::new();
+    for (nth, byte) in [(1, 2), (0, 1)] {
+        assert!(job.made().is_none());
+        let (mut part, lent) = job.lend(nth);
+        assert!(job.books.lend(job.positions[nth]).is_none(), "a hedge has none");
+        part.fill(byte);
+        job.books.received(lent, part, Duration::ZERO);
+    }
+    let Completion { slot, outcome, .. } = job.made().unwrap();
+    assert_eq!(outcome, Outcome::Made { bad: Vec::new(), damaged: Vec::new() });
+    assert_eq!(slot.host().unwrap()[..], [[1; 10], [2; 10]].concat());
+    assert!(job.books.rows.is_empty() && job.books.batches.is_empty());
+}
+
+#[test]
+fn a_row_waits_for_its_part_when_its_record_came_elsewhere() {
+    let mut job = OneJob::new();
+    let (part, lent) = job.lend(0);
+    // A hedge was first.
+    let record = || Ok(Brought::Fetched(Bytes::from_static(&[3; 10]), 0..10));
+    assert!(job.books.fetched(job.positions[0], record()).is_none());
+    let complete = job.books.given_back(lent, part).unwrap();
+    assert_eq!((complete.row, complete.sample), (0, SampleId(0)));
+    // One that failed may be lent again.
+    let (part, lent) = job.lend(1);
+    assert!(job.books.given_back(lent, part).is_none());
+    let (part, lent) = job.lend(1);
+    assert!(job.books.given_back(lent, part).is_none());
+    assert!(job.books.fetched(job.positions[1], record()).is_some());
+}
+
+#[test]
+fn a_batch_that_is_withdrawn_is_reported_when_the_last_part_is_back() {
+    let mut job = OneJob::new();
+    let (part, lent) = job.lend(0);
+    assert_eq!(job.books.withdraw(key(0)), job.positions);
+    assert!(job.made().is_none(), "a request may still write to it");
+    assert!(job.books.given_back(lent, part).is_none());
+    assert_eq!(job.made().unwrap().outcome, Outcome::NotBegun);
+}
