@@ -59,6 +59,7 @@ fn the_policy_decides_on_a_file_that_a_list_names_and_that_does_not_exist() -> R
                 anyhow::bail!("{on_bad:?}: {:?}", epoch.skipped)
             };
             ensure!(bad.file == "007.jpg" && bad.policy == on_bad.name(), "{bad:?}");
+            ensure!(!bad.why.contains("JPEG"), "it is not even there: {bad:?}");
             ensure!(epoch.samples == n_samples, "{on_bad:?}: {}", epoch.samples);
             streams.push(epoch.stream_digest);
         }

@@ -6,6 +6,7 @@
 //! speaks to a store is `storage`.
 
 pub(crate) mod cache;
+mod single;
 
 use std::error::Error as _;
 use std::num::NonZero;
@@ -20,7 +21,7 @@ use bothends_dataset::{DatasetError, FileMark, Found, Table};
 use bothends_decompress::{DecompressError, Decompressed};
 use bothends_side_index::Name;
 use bothends_storage::{
-    Bytes, Fetch, Fetcher, Folder, Identities, Identity, Objects, Options, StorageError,
+    Fetch, Fetcher, Folder, Identities, Identity, Objects, Options, StorageError,
     Together, View, around, is_url,
 };
 use twox_hash::XxHash3_64;
@@ -32,7 +33,7 @@ use crate::read::remote::cache::Kept;
 use crate::read::supplied::{Failure, Unmade};
 use crate::threads::shutdown::{PATIENCE, Stop};
 
-/// How long one attempt at a single read may take, and all of them together.
+/// How long the store may be silent during one attempt at a read, and during all of them together.
 const ATTEMPT: Duration = Duration::from_secs(5);
 const ATTEMPTS: Duration = Duration::from_secs(10);
 
@@ -306,42 +307,6 @@ impl Remote {
         Name::new(key, (len, mark))
     }
 
-    /// Reads a part of an object on the calling thread, with more attempts while it is the network
-    /// that fails, unless `stop` is set.
-    ///
-    /// # Errors
-    /// [`Unmade`], after ten seconds at most.
-    pub(crate) fn read(
-        &self,
-        object: &str,
-        extent: Extent,
-        stop: Option<&Stop>,
-    ) -> Result<Vec<u8>, Unmade> {
-        let deadline = Instant::now() + ATTEMPTS;
-        let is_over = || stop.is_some_and(Stop::is_set) || Instant::now() >= deadline;
-        let mut pause = FIRST_PAUSE;
-        let mut fetcher = match self.fetcher() {
-            Ok(fetcher) => fetcher,
-            Err(source) => {
-                let path = self.shown(object).into();
-                return Err(Unmade::Machine(Failure::Local { path, source }));
-            }
-        };
-        let end = loop {
-            match self.attempt(&mut fetcher, object, extent, &is_over) {
-                Ok(bytes) => break Ok(bytes.to_vec()),
-                Err(error) if error.is_transient() && !is_over() => {
-                    thread::sleep(pause);
-                    pause = PATIENCE.min(pause * 2);
-                }
-                Err(error) => break Err(unmade(&error)),
-            }
-        };
-        let mut fetchers = self.fetchers.lock().unwrap_or_else(PoisonError::into_inner);
-        fetchers.push(fetcher);
-        end
-    }
-
     /// Reads parts of objects all at once, so that they take a round trip together, with more attempts at those
     /// that fail for the network's sake, until none has come for ten seconds and what a slow link takes for those
     /// under way. In the order in which they were named.
@@ -436,35 +401,6 @@ impl Remote {
         match fetchers.pop() {
             Some(fetcher) => Ok(fetcher),
             None => Fetcher::start(Arc::clone(&self.objects), NonZero::<usize>::MIN),
-        }
-    }
-
-    fn attempt(
-        &self,
-        fetcher: &mut Fetcher,
-        object: &str,
-        Extent { file, offset, len }: Extent,
-        is_over: &dyn Fn() -> bool,
-    ) -> Result<Bytes, StorageError> {
-        let tag = 0;
-        fetcher.submit(Fetch {
-            tag,
-            object: object.into(),
-            range: offset..offset.saturating_add(u64::from(len)),
-            expected: self.identity(file),
-            timeout: ATTEMPT,
-        });
-        loop {
-            if let Some(fetched) = fetcher.poll(PATIENCE) {
-                return fetched.result;
-            }
-            if is_over() {
-                fetcher.cancel(tag);
-                return Err(StorageError::TimedOut {
-                    place: self.shown(object),
-                    after: ATTEMPTS,
-                });
-            }
         }
     }
 }

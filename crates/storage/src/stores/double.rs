@@ -17,7 +17,7 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{self, BoxStream, StreamExt};
 
-use crate::fetcher::destination;
+use crate::fetcher::{destination, progress};
 use crate::{Arrivals, Identity, Listed, Objects, StorageError};
 
 /// A request as the double sees it.
@@ -37,6 +37,8 @@ pub struct Asked {
 pub enum Answer {
     /// It is answered after this time.
     After(Duration),
+    /// So many parts of 16 KiB of the answer come, each after this time.
+    InParts(u32, Duration),
     /// It fails after this time.
     Fails(Duration, StorageError),
     /// It is never answered.
@@ -128,6 +130,12 @@ impl Double {
         };
         match (self.answers)(&Asked { number, object: object.to_owned(), range }) {
             Answer::After(time) => after(time).await,
+            Answer::InParts(n_parts, time) => {
+                for _ in 0..n_parts {
+                    after(time).await;
+                    progress::came(16 << 10);
+                }
+            }
             Answer::Fails(time, error) => {
                 after(time).await;
                 return Err(error);
