@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use bothends_runtime::{
     BadPolicy, JoinLabels, MixedData, MixedSource, RunConfig, Runtime, RuntimeError,
 };
-use bothends_tests::{Setup, generated};
+use bothends_tests::{Setup, generated, servers};
 
 const N_IMAGES: usize = 20;
 
@@ -106,5 +106,30 @@ fn a_missing_file_of_a_mix_is_named_at_the_opening() -> Result<()> {
     ensure!(file.ends_with("007.jpg"), "{file}");
     let n_images = opened.source().n_samples() - N_IMAGES as u64;
     ensure!(sample.0 == n_images + 7, "{sample:?} of {n_images} and {N_IMAGES}");
+    Ok(())
+}
+
+/// A server that need not be asked for nothing.
+#[test]
+fn a_missing_file_of_a_server_is_a_bad_sample_of_any_recipe() -> Result<()> {
+    let Some(server) = servers::valkey("a list that names a missing key")? else {
+        return Ok(());
+    };
+    let listed = Listed::new()?;
+    for entry in std::fs::read_dir(listed.folder.path())? {
+        let path = entry?.path();
+        let name = path.file_name().context("a name")?.as_encoded_bytes();
+        servers::redis(server.at, &[b"SET", name, &std::fs::read(&path)?])?;
+    }
+    let url = format!("redis://{}/0?prefix=list.jsonl", server.at);
+    for recipe in ["imagenet-train", "raw"] {
+        let data = setup(url.as_ref(), BadPolicy::Skip);
+        let epoch = Setup { recipe: recipe.to_owned(), ..data }.run()?;
+        let [bad] = &epoch.skipped[..] else {
+            anyhow::bail!("{recipe}: {:?}", epoch.skipped)
+        };
+        ensure!(bad.why.contains("there is no `redis://"), "{bad:?}");
+        ensure!(epoch.samples == 19, "{recipe}: {}", epoch.samples);
+    }
     Ok(())
 }

@@ -85,8 +85,8 @@ pub struct Fetcher {
     loads: Vec<usize>,
     /// Answers that need no thread.
     failed: VecDeque<Fetched>,
-    /// Tags of cancelled fetches, by their serials, whose destinations have not come back.
-    outstanding: HashMap<u64, u64>,
+    /// Cancelled fetches, by their serials, whose destinations have not come back.
+    outstanding: HashMap<u64, (u64, Lent)>,
     /// Those that have, with the tags.
     returned: VecDeque<(u64, Box<dyn Destination>)>,
     serial: u64,
@@ -175,7 +175,7 @@ impl Fetcher {
             && self.crew.give(thread, Order::Cancel(serial)).is_ok();
         let Some(lent) = lent else { return };
         if is_there {
-            self.outstanding.insert(serial, tag);
+            self.outstanding.insert(serial, (tag, lent));
         } else if let Some(returned) = lent.take_back() {
             self.returned.push_back((tag, returned.memory()));
         }
@@ -212,14 +212,17 @@ impl Fetcher {
                         self.forget(fetched.tag);
                         return Some(fetched);
                     }
-                    let tag = self.outstanding.remove(&serial);
-                    if let Some((tag, returned)) = tag.zip(fetched.destination) {
+                    let known = self.outstanding.remove(&serial);
+                    if let Some(((tag, _), returned)) = known.zip(fetched.destination) {
                         self.returned.push_back((tag, returned.memory()));
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => return None,
                 Err(RecvTimeoutError::Disconnected) => {
-                    self.outstanding.clear();
+                    for (_, (tag, lent)) in self.outstanding.drain() {
+                        let returned = lent.take_back();
+                        self.returned.extend(returned.map(|it| (tag, it.memory())));
+                    }
                     return self.fail_one(&gone());
                 }
             }

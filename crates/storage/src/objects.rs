@@ -115,6 +115,12 @@ pub trait Objects: Send + Sync + Debug {
         object: &'a str,
     ) -> BoxFuture<'a, Result<Identity, StorageError>>;
 
+    /// Whether whole objects may be received into the destinations of their fetches
+    /// ([`Fetcher::submit_into`](crate::Fetcher::submit_into)).
+    fn receives_in_place(&self) -> bool {
+        false
+    }
+
     /// Where the object is in a file system of this machine, if it is a file there.
     fn local(&self, object: &str) -> Option<PathBuf> {
         let _ = object;

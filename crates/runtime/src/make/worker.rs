@@ -201,14 +201,16 @@ impl Worker {
         let read = match record {
             Arrival::Read(read) => read,
             Arrival::Cached(record) => self.read_cached(sample, piece, &record),
-            Arrival::Asked => match self.source.read(sample, piece) {
-                Ok(bytes) => Ok(Found {
-                    bytes: RecordBytes::Given(bytes),
-                    name: self.source.name_of_supplied(sample),
-                    form: Form::File,
-                }),
-                Err(unmade) => Err(unmade.to_string()),
-            },
+            Arrival::Asked => {
+                match self.source.read_until(sample, piece, Some(&self.stop)) {
+                    Ok(bytes) => Ok(Found {
+                        bytes: RecordBytes::Given(bytes),
+                        name: self.source.name_of_supplied(sample),
+                        form: Form::File,
+                    }),
+                    Err(unmade) => Err(unmade.to_string()),
+                }
+            }
             // It is in its row.
             Arrival::Resident(_) => {
                 drop(part);
@@ -273,7 +275,10 @@ impl Worker {
         let bytes = match remote.cache().and_then(|cache| cache.read(record)) {
             Some(bytes) => RecordBytes::Given(bytes),
             None => {
-                let read = self.source.read(sample, piece).map_err(|e| e.to_string())?;
+                let read = self
+                    .source
+                    .read_until(sample, piece, Some(&self.stop))
+                    .map_err(|e| e.to_string())?;
                 let (range, bytes) = (0..read.len(), bothends_storage::Bytes::from(read));
                 self.source.keep_fetched(remote, (sample, piece), (&bytes, &range));
                 RecordBytes::Fetched(bytes, range)
@@ -364,7 +369,10 @@ impl Worker {
         part: &mut Part,
     ) -> Result<Option<Damage>, String> {
         let whole = self.source.whole(key.sample);
-        let bytes = self.source.read(key.sample, whole).map_err(|e| e.to_string())?;
+        let bytes = self
+            .source
+            .read_until(key.sample, whole, Some(&self.stop))
+            .map_err(|e| e.to_string())?;
         let (bytes, form) = (RecordBytes::Given(bytes), Form::File);
         self.make_from_bytes(kept, key, (whole, &Found { bytes, name, form }), part)
     }

@@ -291,6 +291,8 @@ impl FetchStage {
 
     /// Waits for an answer, a job or room at the workers', and takes all answers that are there.
     fn wait(&mut self, wake: Option<Ns>, way: &mut Way) {
+        // Those of requests that no thread carried out are back at once.
+        self.take_returned(way);
         if self.fetcher.in_flight() == 0 {
             let until =
                 wake.map_or(PATIENCE, |at| Duration::from_nanos(at.since(way.now())));
@@ -465,7 +467,13 @@ impl FetchStage {
 
     /// A row has its record and its part of a slot.
     fn complete(&self, complete: Complete, way: &mut Way) {
-        let Complete { position, progress, row, sample, part, piece, record } = complete;
+        let Complete { position, progress, row, sample, part, piece, mut record } =
+            complete;
+        if piece.extent.len == 0 {
+            let object = self.source.table.file_path(piece.extent.file);
+            let why = self.remote.why_nothing(&object, piece.extent);
+            record = why.map_or(record, Err);
+        }
         let record = match record {
             Ok(Brought::Fetched(bytes, range)) => {
                 self.source.keep_fetched(&self.remote, (sample, piece), (&bytes, &range));

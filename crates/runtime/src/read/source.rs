@@ -394,7 +394,7 @@ impl Source {
     }
 
     /// The same; it ends early once `stop` is set, where reading takes long.
-    fn read_until(
+    pub(crate) fn read_until(
         &self,
         sample: SampleId,
         piece: Piece,

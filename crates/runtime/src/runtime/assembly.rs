@@ -48,6 +48,10 @@ struct Lane {
     missed: Receiver<Task>,
 }
 
+/// Requests for rows that are received in place, which take the jobs of these: as many as are in flight before a link shows
+/// that it takes more, and a link that does is slower than a copy.
+const REQUESTED_WITH_JOBS: u32 = 64;
+
 /// The most workers whose records, and `depth` that are being read, have buffers.
 fn most_workers(depth: u32) -> u32 {
     ReaderConfig::MOST_BUFFERS.saturating_sub(depth + 1) / (TASK_ROOM + 1)
@@ -94,11 +98,12 @@ impl Runtime {
         };
         let threads = engine.threads.get_or_insert_default();
         let RunConfig { workers, batch_size, .. } = self.config;
-        // What is received straight into rows needs their jobs before it is requested.
-        let depth = match self.source.is_received_in_place() {
-            true => self.room.front,
-            false => front_depth(workers, batch_size).min(self.room.front),
+        let requested = match self.source.is_received_in_place() {
+            true => REQUESTED_WITH_JOBS.div_ceil(batch_size.max(1)) + 1,
+            false => 0,
         };
+        let depth = front_depth(workers, batch_size).saturating_add(requested);
+        let depth = depth.min(self.room.front);
         let (jobs_in, jobs) = bounded(depth as usize);
         self.spawn_front(jobs, &shared, (&engine.read_bytes, threads))?;
         let lens = match self.source.is_undecoded() {

@@ -244,6 +244,10 @@ impl Objects for Double {
         identified.boxed()
     }
 
+    fn receives_in_place(&self) -> bool {
+        true
+    }
+
     fn shown(&self, object: &str) -> String {
         format!("memory:{object}")
     }

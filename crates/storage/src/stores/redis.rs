@@ -417,6 +417,10 @@ impl Objects for Redis {
         identified.boxed()
     }
 
+    fn receives_in_place(&self) -> bool {
+        true
+    }
+
     fn shown(&self, object: &str) -> String {
         format!("{} key {}{object}", self.url, self.prefix)
     }

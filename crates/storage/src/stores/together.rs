@@ -84,6 +84,10 @@ impl Objects for Together {
         }
     }
 
+    fn receives_in_place(&self) -> bool {
+        self.0.iter().any(|(_, objects)| objects.receives_in_place())
+    }
+
     fn shown(&self, object: &str) -> String {
         match self.split(object) {
             Some((objects, inside)) => objects.shown(inside),

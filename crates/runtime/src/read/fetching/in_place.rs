@@ -1,7 +1,7 @@
 //! Records that are delivered as they are, received straight into their rows: nobody copies them there.
 //!
-//! That takes a request for one row alone whose job has come, so the request has the row's part of the slot. A hedge
-//! of it receives into memory of its own. What the record cache is to keep is received there, too.
+//! That takes a request for one row alone whose job has come: the first one that finds the row's part of the slot has it. A
+//! hedge besides receives into memory of its own, as does what the record cache is to keep.
 
 use std::any::Any;
 use std::collections::HashMap;

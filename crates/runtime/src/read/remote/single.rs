@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::thread;
 use std::time::Instant;
 
-use bothends_core::sample::{Extent, FileIdx};
+use bothends_core::sample::Extent;
 use bothends_storage::{Bytes, Fetch, Fetcher, Identity, StorageError};
 
 use crate::read::supplied::{Failure, Unmade};
@@ -27,11 +27,10 @@ impl Remote {
         extent: Extent,
         stop: Option<&Stop>,
     ) -> Result<Vec<u8>, Unmade> {
-        if extent.len == 0 && self.is_unknown(extent.file) {
-            let place = self.shown(object);
-            return Err(Unmade::Bad(format!("there is no `{place}`, or it is empty")));
+        if let Some(why) = self.why_nothing(object, extent) {
+            return Err(Unmade::Bad(why));
         }
-        let mut silence = Silence { stop, since: Instant::now(), heard: MOST_HEARD };
+        let mut silence = Silence { stop, since: Instant::now(), attempts: MOST_HEARD };
         let mut pause = FIRST_PAUSE;
         let mut fetcher = match self.fetcher() {
             Ok(fetcher) => fetcher,
@@ -46,7 +45,6 @@ impl Remote {
                 Err(error) if error.is_transient() && !silence.is_over() => {
                     thread::sleep(pause);
                     pause = PATIENCE.min(pause * 2);
-                    silence.heard = silence.heard.saturating_sub(1);
                 }
                 Err(error) => break Err(unmade(&error)),
             }
@@ -56,10 +54,13 @@ impl Remote {
         end
     }
 
-    /// Whether nothing is known of a file, as of one that a list names and the store has not.
-    fn is_unknown(&self, file: FileIdx) -> bool {
+    /// Why a record without bytes is bad: nothing is known of a file that a list names and the store does not have, and no
+    /// request is made for nothing. Of an empty value without a version nobody can tell.
+    pub(crate) fn why_nothing(&self, object: &str, extent: Extent) -> Option<String> {
         let nothing = Identity { len: 0, modified: None, etag: None };
-        self.identity(file).is_some_and(|identity| identity == nothing)
+        let is_unknown = extent.len == 0 && self.identity(extent.file)? == nothing;
+        is_unknown
+            .then(|| format!("there is no `{}`, or it is empty", self.shown(object)))
     }
 
     fn attempt(
@@ -70,6 +71,7 @@ impl Remote {
         silence: &mut Silence<'_>,
     ) -> Result<Bytes, StorageError> {
         let (tag, mut heard) = (0, 0);
+        let may_be_heard = silence.attempts > 0;
         fetcher.submit(Fetch {
             tag,
             object: object.into(),
@@ -82,8 +84,10 @@ impl Remote {
                 return fetched.result;
             }
             let parts = fetcher.heard(tag);
-            if parts > heard && silence.heard > 0 {
+            if parts > heard && may_be_heard {
                 silence.since = Instant::now();
+                // One is used up by the first of its parts.
+                silence.attempts -= u32::from(heard == 0);
             }
             heard = parts;
             if silence.is_over() {
@@ -102,8 +106,8 @@ impl Remote {
 struct Silence<'a> {
     stop: Option<&'a Stop>,
     since: Instant,
-    /// Attempts that may still end it.
-    heard: u32,
+    /// Attempts whose parts may still end it.
+    attempts: u32,
 }
 
 impl Silence<'_> {
@@ -118,29 +122,39 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use bothends_core::sample::FileIdx;
     use bothends_storage::{Answer, Double, Identities};
 
     use super::*;
 
-    /// A store that answers as `record` says; what it says, and how long that takes.
-    fn single_read(record: Answer) -> (Result<Vec<u8>, Unmade>, Duration) {
-        let double = Double::answering(move |_| record.clone()).with("a", "0");
+    /// What is read of a store that answers each attempt as `record` says, and how long that takes.
+    fn single_read(
+        record: impl Fn(u64) -> Answer + Send + Sync + 'static,
+    ) -> (Result<Vec<u8>, Unmade>, Duration) {
+        let double = Double::answering(move |asked| record(asked.number)).with("a", "0");
         let remote = Remote::new(Arc::new(double), Identities::default());
         let part = Extent { file: FileIdx(0), offset: 0, len: 1 };
         let began = Instant::now();
         (remote.read("a", part, None), began.elapsed())
     }
 
+    /// Attempts that fail at once take nothing of the patience with those of which parts come.
     #[test]
     fn a_single_read_over_a_slow_link_is_waited_for_while_parts_come() {
-        let (read, took) = single_read(Answer::InParts(6, Duration::from_secs(2)));
+        let (read, took) = single_read(|number| match number {
+            0..8 => {
+                let (place, why) = ("a".to_owned(), "reset by peer".to_owned());
+                Answer::Fails(Duration::ZERO, StorageError::Broken { place, why })
+            }
+            _ => Answer::InParts(6, Duration::from_secs(2)),
+        });
         assert_eq!(read.unwrap(), b"0");
         assert!(took > ATTEMPTS, "else it would have come in any case");
     }
 
     #[test]
     fn a_single_read_that_stays_unanswered_is_given_up() {
-        let (read, took) = single_read(Answer::Never);
+        let (read, took) = single_read(|_| Answer::Never);
         let Err(Unmade::Machine(Failure::Remote(why))) = read else { panic!("{read:?}") };
         assert!(why.contains("no answer for `memory:a`"), "{why}");
         assert!(took >= ATTEMPTS, "{took:?}");

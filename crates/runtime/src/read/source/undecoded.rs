@@ -102,7 +102,10 @@ impl Source {
 
     /// Whether records are received straight into their rows: what the record cache is to keep is not.
     pub(crate) fn is_received_in_place(&self) -> bool {
-        self.is_undecoded && self.remote().is_some_and(|remote| remote.cache().is_none())
+        let Some(remote) = self.remote().filter(|_| self.is_undecoded) else {
+            return false;
+        };
+        remote.objects().receives_in_place() && remote.cache().is_none()
     }
 
     /// Puts a file's bytes into its row.

@@ -1,10 +1,10 @@
 //! A value received where it shall be: the line before it, the value and the end of its line come with one read, each into
-//! memory of its own.
+//! memory of its own. There is room for one byte more, which must not come: whoever asks next would take it for its answer.
 
 use std::io::{self, IoSliceMut, Read, Write};
 
 use bytes::BytesMut;
-use tokio::io::AsyncRead;
+use tokio::io::{AsyncRead, Interest};
 use tokio::net::TcpStream;
 
 use crate::fetcher::progress;
@@ -30,7 +30,15 @@ impl Stream for TcpStream {
             match self.try_read_vectored(parts) {
                 // Readiness may be old.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return read,
+                read => {
+                    let room: usize = parts.iter().map(|part| part.len()).sum();
+                    if read.as_ref().is_ok_and(|n_bytes| (1..room).contains(n_bytes)) {
+                        // That was all: the next read waits for more instead of asking in vain.
+                        let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+                        let _ = self.try_io(Interest::READABLE, nothing);
+                    }
+                    return read;
+                }
             }
         }
     }
@@ -62,9 +70,9 @@ pub(super) async fn receive_in_place(
 ) -> Result<InPlace, (Heard, io::Error)> {
     let mut expected = [0; MOST_HEAD];
     let n_head = head(&mut expected, place.len());
-    let (mut head, mut end) = ([0; MOST_HEAD], [0; END.len()]);
+    let (mut head, mut end) = ([0; MOST_HEAD], [0; END.len() + 1]);
     let (head, expected) = (&mut head[..n_head], &expected[..n_head]);
-    let whole = n_head + place.len() + end.len();
+    let whole = n_head + place.len() + END.len();
     let mut come = 0;
     while come < whole {
         let read = {
@@ -83,7 +91,8 @@ pub(super) async fn receive_in_place(
         come += n_bytes;
         let n_compared = come.min(n_head);
         let is_other = head[..n_compared] != expected[..n_compared];
-        if is_other || (come == whole && end != *END) {
+        let is_end = come < whole || (come == whole && end.starts_with(END));
+        if is_other || !is_end {
             let mut bytes = BytesMut::with_capacity(come);
             bytes.extend_from_slice(head);
             bytes.extend_from_slice(place);

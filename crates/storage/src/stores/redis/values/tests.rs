@@ -177,6 +177,14 @@ fn what_is_not_the_value_of_a_place_is_what_it_is_without_one() {
     }
 }
 
+/// Else it would be taken for the answer to whatever is asked next.
+#[test]
+fn an_answer_that_nobody_asked_for_is_noticed_with_the_one_before() {
+    let two = b"$4\r\nabcd\r\n$4\r\nefgh\r\n";
+    let (_, error) = in_place(two, 100, 4).unwrap_err();
+    assert!(!error.is_io_error(), "{error}");
+}
+
 /// Any bytes are an answer or an error, and never more than was asked for.
 #[test]
 fn a_mutated_answer_is_received_or_refused() {
