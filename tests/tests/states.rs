@@ -58,6 +58,43 @@ fn a_state_with_one_bit_changed_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// What has been taken stays what it was taken as: half of it would be left out by a resume.
+#[test]
+fn a_running_epoch_has_the_state_of_the_rank_that_it_was_begun_as() -> Result<()> {
+    for strategy in ["ordered", "relaxed"] {
+        let mut loader = open(&json!({"strategy": strategy}))?;
+        taken(&mut loader, 3)?;
+        let state = loader.state()?;
+        loader.set_rank(0, 2)?;
+        ensure!(loader.state()? == state, "{strategy}");
+        let mut other = open(&json!({"strategy": strategy}))?;
+        ensure!(other.load_state(&state)?.is_none(), "{strategy}");
+    }
+    Ok(())
+}
+
+/// Without order it counts batches, and each rank would leave out as many of its own.
+#[test]
+fn a_state_that_counts_batches_is_for_as_many_ranks_as_it_was_saved_with() -> Result<()> {
+    let mut loader = open(&json!({"strategy": "relaxed"}))?;
+    taken(&mut loader, 3)?;
+    let state = loader.state()?;
+    let mut other = open(&json!({"strategy": "relaxed"}))?;
+    other.load_state(&state)?;
+    let line = other.set_rank(0, 2).unwrap_err().to_string();
+    ensure!(line.contains("counts batches of 1 ranks, and this run has 2"), "{line}");
+    ensure!(other.state()? == state, "it is the rank that it was");
+    // Another epoch has nothing of that, and positions are of all ranks.
+    other.set_epoch(7);
+    other.set_rank(0, 2)?;
+    let mut loader = open(&json!({"strategy": "ordered"}))?;
+    taken(&mut loader, 3)?;
+    let mut other = open(&json!({"strategy": "ordered"}))?;
+    other.load_state(&loader.state()?)?;
+    other.set_rank(0, 2)?;
+    Ok(())
+}
+
 #[test]
 fn a_state_of_version_1_is_read_and_spoken_of() -> Result<()> {
     let whole = taken(&mut open(&json!({}))?, usize::MAX)?;

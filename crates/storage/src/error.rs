@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use crate::Identity;
+
 /// What can go wrong with a location or an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -31,7 +33,7 @@ pub enum StorageError {
         place: String,
     },
     /// The store did not accept the credentials, or these may not read it.
-    #[error("may not read `{place}` ({why}); {remedy}")]
+    #[error("may not access `{place}` ({why}); {remedy}")]
     Denied {
         /// The object or location.
         place: String,
@@ -152,6 +154,15 @@ impl StorageError {
     /// An answer is shorter than what is there: the object is whole, and may be asked for again.
     pub(crate) fn cut_short(place: String) -> Self {
         Self::Broken { place, why: "fewer bytes than asked for".to_owned() }
+    }
+
+    /// The same of a request for bytes up to `end`: an object that had them when it was listed is another one now.
+    pub(crate) fn or_changed(self, expected: Option<&Identity>, end: u64) -> Self {
+        let was_long_enough = expected.is_some_and(|it| end <= it.len);
+        if let (Self::TooShort { place, .. }, true) = (&self, was_long_enough) {
+            return Self::Changed { place: place.clone() };
+        }
+        self
     }
 
     /// How long the store asks to wait before the next request.

@@ -103,7 +103,7 @@ fn little_is_held_of_an_answer_of_redis_that_does_not_end() {
         let view = view(flood(head, part));
         let before = MEMORY.allocated();
         let text = one_line(&ask(&view));
-        assert!(text.contains(" read `redis://127.0.0.1:"), "{text}");
+        assert!(text.contains(" `redis://127.0.0.1:"), "{text}");
         assert!(text.contains(words), "{text}");
         // That of the whole program, of which nothing else takes as much: measured were 51 MB, for keys without bytes.
         let most = MEMORY.max_allocated().saturating_sub(before);

@@ -112,7 +112,7 @@ fn a_failure_that_may_pass_is_tried_again_and_another_one_is_told() {
     view.read("a", 1, &mut dst).unwrap();
     assert_eq!(&dst, b"12");
     let error = view.kind("secret").unwrap_err();
-    assert_eq!(error.to_string(), "may not read `here` (no); ask");
+    assert_eq!(error.to_string(), "may not access `here` (no); ask");
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
 }
 

@@ -63,6 +63,8 @@ pub struct Epoch {
     /// The thread that hands over; `None` once it has been joined.
     pub(crate) feed: Option<Lent<()>>,
     pub(crate) n_batches: u32,
+    /// Those that have not been handed over.
+    pub(crate) n_left: u32,
     pub(crate) slots: u32,
     pub(crate) stall: Stall,
     /// Since when the consumer waits without a break, over all its calls.
@@ -134,12 +136,19 @@ impl Epoch {
                 Ok(batch) => {
                     self.waiting_since = None;
                     self.ended = batch.is_err();
+                    self.n_left = self.n_left.saturating_sub(1);
                     return batch.map(Polled::Batch);
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     self.ended = true;
+                    // Looked at first: who dies is written before it.
+                    let is_stopped = self.stop.is_set();
                     return match self.stop.dead_thread() {
                         Some(thread) => Err(RuntimeError::Thread { thread }),
+                        // It has died, and has not yet come to say so.
+                        None if self.n_left > 0 && !is_stopped => {
+                            Err(RuntimeError::Thread { thread: "feed" })
+                        }
                         None => Ok(Polled::End),
                     };
                 }

@@ -91,6 +91,13 @@ impl Feed {
                 })
             });
             self.meter.note();
+            let batch = match batch {
+                // Nobody has cancelled it: a thread has panicked over it.
+                Ok(None) if !self.stop.is_set() => {
+                    Err(RuntimeError::Thread { thread: "worker" })
+                }
+                batch => batch,
+            };
             let failed = batch.is_err();
             if let Some(batch) = batch.transpose() {
                 self.hand_over(batch);

@@ -274,9 +274,18 @@ impl Loader {
     /// This process is rank `rank` of `world` from the next epoch on.
     ///
     /// # Errors
-    /// A rank that makes no plan; the loader goes on as the rank that it was.
+    /// A rank that makes no plan; another number of ranks than that in whose batches a loaded state counts. The loader
+    /// goes on as the rank that it was.
     pub fn set_rank(&mut self, rank: u32, world: u32) -> Result<(), RuntimeError> {
         let was = self.runtime().config.rank;
+        if world != was.world && !self.start().done.is_empty() {
+            let why = format!(
+                "the state that was loaded counts batches of {} ranks, and this run has {world}; load it once the \
+                 number of ranks is known, with as many as it was saved with",
+                was.world
+            );
+            return Err(RuntimeError::CannotResume { why });
+        }
         self.ahead = None;
         self.runtime_mut().config.rank = RankConfig { rank, world, ..was };
         let runtime = self.runtime();
@@ -322,7 +331,8 @@ impl Loader {
     pub(crate) fn place(&self, digests: &Digests) -> Result<Resume, RuntimeError> {
         let runtime = self.runtime();
         let Some(running) = &self.running else {
-            return checkpoint::at(runtime, self.start(), digests);
+            let rank = runtime.config.rank;
+            return checkpoint::at((runtime, rank), self.start(), digests);
         };
         let consumed = running.deal.consumed().ok_or_else(uneven)?;
         checkpoint::state(runtime, &running.options, &consumed, digests)

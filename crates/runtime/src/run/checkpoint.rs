@@ -15,6 +15,7 @@ use bothends_core::resume::{Resume, RunIdentity, UNCHECKED_NOTE};
 use bothends_io::{open_regular, replace};
 
 use crate::config::drive::{CheckpointEvery, DriveConfig};
+use crate::config::run::RankConfig;
 use crate::error::{RuntimeError, one_line_with};
 use crate::run::digests::Digests;
 use crate::run::observer::Observer;
@@ -146,10 +147,11 @@ impl Place {
     }
 }
 
-/// What identifies this run.
-fn identity(runtime: &Runtime) -> Result<RunIdentity, RuntimeError> {
+/// What identifies this run, as this rank.
+fn identity(runtime: &Runtime, rank: RankConfig) -> Result<RunIdentity, RuntimeError> {
     let config = &runtime.config;
-    let plan = runtime.plan(&runtime.options(EpochIdx(0)))?;
+    let options = EpochOptions { rank, ..runtime.options(EpochIdx(0)) };
+    let plan = runtime.plan(&options)?;
     Ok(RunIdentity {
         seed: config.seed,
         // A run that a truncated image has ended may continue, with such images filled in.
@@ -158,8 +160,8 @@ fn identity(runtime: &Runtime) -> Result<RunIdentity, RuntimeError> {
         n_samples: runtime.source.n_in_epoch(),
         batch_size: config.batch_size,
         shuffle: config.shuffle,
-        last: config.rank.last,
-        world: config.rank.world,
+        last: rank.last,
+        world: rank.world,
         strategy: config.strategy.name().to_owned(),
         plan: Some(plan.fingerprint()),
     })
@@ -179,18 +181,18 @@ pub(crate) fn state(
     };
     let order = options.order.as_deref().map(Order::mark);
     let place = Place { epoch: options.epoch, position, done, order };
-    at(runtime, place, digests)
+    at((runtime, options.rank), place, digests)
 }
 
-/// The state of a run that is to go on at `place`.
+/// The state of a run that is to go on at `place`, as this rank: the one that an epoch was begun as.
 pub(crate) fn at(
-    runtime: &Runtime,
+    (runtime, rank): (&Runtime, RankConfig),
     place: Place,
     digests: &Digests,
 ) -> Result<Resume, RuntimeError> {
     let Place { epoch, position, done, order } = place;
     Ok(Resume {
-        run: identity(runtime)?,
+        run: identity(runtime, rank)?,
         epoch,
         position,
         done,
@@ -249,7 +251,7 @@ pub(crate) fn load(path: &Path, runtime: &Runtime) -> Result<Loaded, RuntimeErro
 /// A state's meaning for this run.
 pub(crate) fn resumed(json: &str, runtime: &Runtime) -> Result<Loaded, RuntimeError> {
     let resume = Resume::from_json(json)?;
-    resume.check(&identity(runtime)?)?;
+    resume.check(&identity(runtime, runtime.config.rank)?)?;
     let note = (!resume.is_checked()).then_some(UNCHECKED_NOTE);
     let Resume { epoch, position, done, order, .. } = resume;
     let digests = Digests {
@@ -327,7 +329,7 @@ mod tests {
         let pass_ns = cpu_ns(&mut || hash = runtime.source.table.hash());
         let state = || {
             let place = Place::of(EpochIdx(1));
-            at(&runtime, place, &Digests::default()).unwrap()
+            at((&runtime, runtime.config.rank), place, &Digests::default()).unwrap()
         };
         assert_eq!(state().run.manifest_hash, hash);
         let states_ns = cpu_ns(&mut || (0..20).for_each(|_| drop(state())));

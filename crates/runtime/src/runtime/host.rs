@@ -19,7 +19,7 @@ use bothends_slots::{Heap, Kind, Ring, RingConfig, SlotError};
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 use crate::collect::collector::Rings;
-use crate::config::run::RunConfig;
+use crate::config::run::{RankConfig, RunConfig};
 use crate::devices::emulator::DeviceProcess;
 use crate::devices::presence::Presence;
 use crate::devices::reach::{Reach, Try};
@@ -82,6 +82,8 @@ pub struct EpochOptions {
     pub epoch: EpochIdx,
     /// Who claims what, what is delivered next.
     pub strategy: StrategyConfig,
+    /// The part of its plan that this process delivers.
+    pub rank: RankConfig,
     /// How often the data set is run in it.
     pub repeat: u32,
     /// Positions of the permutation already delivered (resume).
@@ -124,6 +126,7 @@ impl EpochOptions {
         let Self {
             epoch,
             strategy,
+            rank,
             repeat,
             start,
             done,
@@ -135,6 +138,7 @@ impl EpochOptions {
         let save =
             |digest: &Option<StreamDigest>| digest.as_ref().map(StreamDigest::save);
         (self.epoch, self.strategy, self.repeat) == (*epoch, *strategy, *repeat)
+            && self.rank == *rank
             && (self.start, &self.done) == (*start, done)
             && (self.accelerator_ns, self.consumers) == (*accelerator_ns, *consumers)
             && save(&self.digest) == save(digest)
@@ -370,6 +374,7 @@ fn options(config: &RunConfig, epoch: EpochIdx) -> EpochOptions {
     EpochOptions {
         epoch,
         strategy: config.strategy,
+        rank: config.rank,
         repeat: config.repeat,
         start: 0,
         done: Vec::new(),
@@ -391,9 +396,9 @@ fn plan(
         shuffle: config.shuffle,
         seed: config.seed,
         epoch: options.epoch,
-        rank: config.rank.rank,
-        world: config.rank.world,
-        last: config.rank.last,
+        rank: options.rank.rank,
+        world: options.rank.world,
+        last: options.rank.last,
         consumers: options.consumers,
         start: options.start,
         repetitions: config.recipe.repeated_augment(),

@@ -22,6 +22,7 @@ use crate::handover::finish::mix::{MixedBy, Mixing};
 use crate::handover::finish::{Feed, FeedLinks};
 use crate::handover::mend::Maker;
 use crate::handover::report::EpochReport;
+use crate::run::checkpoint::Consumed;
 use crate::runtime::engine::spawn;
 use crate::runtime::host::{EpochOptions, Runtime};
 use crate::runtime::memory::MOST_PER_DEVICE;
@@ -50,6 +51,7 @@ impl Runtime {
         options: &EpochOptions,
     ) -> Result<Epoch, RuntimeError> {
         let plan = Arc::new(self.plan(options)?);
+        let n_done = Consumed::new(options).n_below(plan.n_batches());
         self.n_started += 1;
         let number = self.n_started;
         let config = self.epoch_config(&plan, options);
@@ -113,6 +115,7 @@ impl Runtime {
             ways,
             feed: Some(feed),
             n_batches: plan.n_batches(),
+            n_left: plan.n_batches() - n_done,
             slots,
             stall: Stall::default(),
             home: Home::here(),

@@ -151,8 +151,9 @@ impl Status {
 
     fn at(&self, place: String, end: u64) -> StorageError {
         let is_elsewhere = self.is(&WRONG_REGION)
-            || matches!(self.status, 301 | 307 | 308)
-            || self.status == 400 && self.code.is_none() && self.region.is_some();
+            || matches!(self.status, 301 | 307 | 308 | 400)
+                && self.code.is_none()
+                && self.region.is_some();
         if is_elsewhere {
             return StorageError::WrongRegion { place, region: self.region.clone() };
         }
@@ -178,7 +179,13 @@ impl Status {
             return denied("check the access key, its secret and the endpoint");
         }
         match self.status {
-            403 => denied("give these credentials the right to read it"),
+            403 => denied(TO_READ),
+            // As something before the store does, such as one that wants HTTPS.
+            300..400 => {
+                let remedy =
+                    "it redirects to another address; give that one as the endpoint";
+                StorageError::Refused { place, why: format!("{why}: {remedy}") }
+            }
             404 => StorageError::NotFound { place },
             412 => StorageError::Changed { place },
             416 => StorageError::TooShort { place, end },
@@ -188,6 +195,8 @@ impl Status {
     }
 }
 
+/// What helps where credentials are good and their rights are too few.
+pub(crate) const TO_READ: &str = "give these credentials the right to read it";
 /// What the resolver says of a name that nobody has, and not of a resolver that is out of order.
 const UNKNOWN_NAME: &str = "the name is not known";
 const WRONG_REGION: [&str; 4] = [
@@ -221,12 +230,17 @@ const WRONG_KEYS: [&str; 8] = [
 
 /// Whether only a cloud's own virtual machines can ask this host.
 pub(crate) fn is_of_machine(host: &str) -> bool {
-    ["169.254.169.254", "169.254.170.2", "metadata.google.internal", "metadata"]
-        .iter()
-        .any(|machine| {
-            let port = host.strip_prefix(machine);
-            port.is_some_and(|port| port.is_empty() || port.starts_with(':'))
-        })
+    let machines = [
+        "169.254.169.254",
+        "169.254.170.2",
+        "169.254.170.23",
+        "metadata.google.internal",
+        "metadata",
+    ];
+    machines.iter().any(|machine| {
+        let port = host.strip_prefix(machine);
+        port.is_some_and(|port| port.is_empty() || port.starts_with(':'))
+    })
 }
 
 /// What is between `<name>` and `</name>`, if it is a word.

@@ -1,7 +1,8 @@
-//! Whether a page of a listing says where the next one begins.
+//! Whether a page of a listing is one, has all its keys as they are, and says where the next one begins.
 //!
 //! `object_store` takes a page without a continuation token for the last one, even if the server says that there are
-//! more: a part of a bucket would silently be the data set. This looks at nothing else in a page.
+//! more, or says something else: a part of a bucket would silently be the data set. And it leaves out a `/` that a key
+//! begins with, so that another object would be read in its place. This looks at nothing else in a page.
 
 use hyper::Uri;
 
@@ -15,6 +16,21 @@ pub(super) fn check(uri: &Uri, answer: &[u8]) -> Result<(), Failure> {
         return Ok(());
     }
     let text = String::from_utf8_lossy(answer);
+    if !text.contains("<ListBucketResult") {
+        return Err(Failure::Unusable(
+            "the server's answer is no page of a listing; check the endpoint, and try again"
+                .to_owned(),
+        ));
+    }
+    if let Some((_, rest)) = text.split_once("<Key>/") {
+        let key: String =
+            rest.split("</").next().unwrap_or_default().chars().take(200).collect();
+        return Err(Failure::Unusable(format!(
+            "the key `/{}` has an empty part in it, so it cannot be the name of a file; rename or remove this object, \
+             or give the URL of a folder without it",
+            key.escape_debug()
+        )));
+    }
     let is_cut = element(&text, "IsTruncated")
         .is_some_and(|value| value.eq_ignore_ascii_case("true"));
     let token = element(&text, "NextContinuationToken");
@@ -52,11 +68,14 @@ mod tests {
             page(&format!("{more}{next}")),
             page(&format!("{next}<Contents><Key>a</Key></Contents>{more}")),
             page("<NextMarker/>"),
-            String::new(),
+            "<ListBucketResult/>".to_owned(),
         ] {
             assert_eq!(check(&listing, whole.as_bytes()), Ok(()), "{whole}");
         }
         for cut in [
+            String::new(),
+            "<Error><Code>InternalError</Code></Error>".to_owned(),
+            page("<Contents><Key>/cat/1.jpg</Key></Contents>"),
             page(more),
             page("<IsTruncated> True\n</IsTruncated><NextMarker>a</NextMarker>"),
             page(&format!("{more}<NextContinuationToken/>")),

@@ -14,7 +14,7 @@ use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use object_store::path::{self, Path};
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, PutOptions};
 
-use crate::client::failure::Failure;
+use crate::client::failure::{Failure, TO_READ};
 use crate::client::failure_in;
 use crate::objects::{arrivals, is_plain, unquoted};
 use crate::retry::Pauses;
@@ -112,7 +112,8 @@ impl Cloud {
             if_match: if_match.map(|etag| format!("\"{etag}\"")),
             ..GetOptions::default()
         };
-        let failed = |error| self.error(&error, object, range.end);
+        let failed =
+            |error| self.error(&error, object, range.end).or_changed(expected, range.end);
         let answer = self.store.get_opts(&path, options).await.map_err(failed)?;
         let now = identity(&answer.meta);
         if expected.is_some_and(|expected| !expected.matches(&now)) {
@@ -250,7 +251,15 @@ impl Put for Cloud {
             let path = self.path(object)?;
             let done =
                 self.store.put_opts(&path, bytes.into(), PutOptions::default()).await;
-            done.map(drop).map_err(|error| self.error(&error, object, 0))
+            done.map(drop).map_err(|error| {
+                let mut error = self.error(&error, object, 0);
+                if let StorageError::Denied { remedy, .. } = &mut error
+                    && *remedy == TO_READ
+                {
+                    *remedy = "give these credentials the right to write it";
+                }
+                error
+            })
         };
         put.boxed()
     }

@@ -103,7 +103,9 @@ impl Http {
             headers.push((IF_MATCH, format!("\"{etag}\"")));
         }
         let request = self.request(Method::GET, object, &headers)?;
-        let failed = |failure: Failure| self.error(&failure, object, range.end);
+        let failed = |failure: Failure| {
+            self.error(&failure, object, range.end).or_changed(expected, range.end)
+        };
         let answer = self.client.once(&request).await.map_err(failed)?;
         self.check_plain(answer.headers(), object)?;
         let now = identity(answer.headers());
