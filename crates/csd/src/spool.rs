@@ -241,10 +241,7 @@ fn claim(root: &Path, (device, watch): (Notice, Watch)) -> Result<Run, CsdError>
         }
         remove_abandoned(root, &notice_path)?;
     }
-    let dir = run_dir(root, &notice.id);
-    std::fs::create_dir(&dir).map_err(&failed)?;
-    let pulse = Pulse::start(dir.join(HOST_PULSE)).map_err(&failed)?;
-    sweep(root, &dir);
+    let (dir, pulse) = settle(root, &notice)?;
     Ok(Run {
         inlet: Inlet::new(dir.clone(), "d"),
         outlet: Outlet::new(dir.clone(), "h"),
@@ -257,13 +254,33 @@ fn claim(root: &Path, (device, watch): (Notice, Watch)) -> Result<Run, CsdError>
     })
 }
 
+/// Makes the directory of a run whose notice is placed, and removes what earlier runs left. A host that was stopped for
+/// so long that it was taken for dead has lost its place, and what is there is another's.
+fn settle(root: &Path, notice: &Notice) -> Result<(PathBuf, Pulse), CsdError> {
+    let failed = CsdError::at("start a run in", root.display());
+    let dir = run_dir(root, &notice.id);
+    std::fs::create_dir(&dir).map_err(&failed)?;
+    let pulse = Pulse::start(dir.join(HOST_PULSE)).map_err(&failed)?;
+    let placed = Notice::read(&root.join(HOST_NOTICE));
+    if placed.is_none_or(|placed| placed.id != notice.id) {
+        remove_run(&dir);
+        return Err(in_use(root));
+    }
+    sweep(root, &dir);
+    Ok((dir, pulse))
+}
+
+fn in_use(root: &Path) -> CsdError {
+    let what = "another run uses this directory";
+    unreachable(root, io::Error::new(io::ErrorKind::AddrInUse, what))
+}
+
 /// Removes the notice of a host that is dead; fails for one that lives, and for a file that is no
 /// notice.
 fn remove_abandoned(root: &Path, notice_path: &Path) -> Result<(), CsdError> {
     let Some(other) = Notice::find(notice_path)? else { return Ok(()) };
     if Watch::over(&run_dir(root, &other.id).join(HOST_PULSE)).judge() == Life::Alive {
-        let what = "another run uses this directory";
-        return Err(unreachable(root, io::Error::new(io::ErrorKind::AddrInUse, what)));
+        return Err(in_use(root));
     }
     let failed = CsdError::at("start a run in", root.display());
     Notice::remove(notice_path, &other.id).map_err(failed)
@@ -417,4 +434,23 @@ fn unreachable(dir: &Path, source: io::Error) -> CsdError {
 fn gone(doing: &'static str) -> CsdError {
     let what = "the other side of the spool directory is gone";
     CsdError::LinkLost { doing, source: io::Error::other(what) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stopped between its notice and its first sign of life, it was taken for dead.
+    #[test]
+    fn a_host_that_has_lost_its_place_leaves_the_run_of_another_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let [ours, theirs] = [(), ()].map(|()| Notice::new(None).unwrap());
+        theirs.place(&root.path().join(HOST_NOTICE)).unwrap();
+        let (their_dir, pulse) = settle(root.path(), &theirs).unwrap();
+        let error = settle(root.path(), &ours).unwrap_err();
+        assert!(matches!(error, CsdError::Unreachable { .. }), "{error}");
+        assert!(their_dir.join(HOST_PULSE).exists());
+        assert!(!run_dir(root.path(), &ours.id).exists());
+        drop(pulse);
+    }
 }

@@ -93,8 +93,9 @@ pub(crate) fn serve_link(
 ) -> Result<Ended, CsdError> {
     let n_slots = serve.hello().slots;
     let (waiting, running) = (VecDeque::new(), HashSet::new());
+    let (opening, session, ring) = (None, None, None);
     let mut serving =
-        Serving { link, serve, n_slots, session: None, ring: None, waiting, running };
+        Serving { link, serve, n_slots, opening, session, ring, waiting, running };
     let ended = loop {
         // A flag alone; nothing else is published with it.
         if stop.load(Ordering::Relaxed) {
@@ -115,6 +116,8 @@ struct Serving<'a> {
     serve: &'a mut dyn Serve,
     /// Results that may be here at once: being made, made, or not sent yet.
     n_slots: u32,
+    /// A session that is asked for while results of the one before have not left.
+    opening: Option<Session>,
     session: Option<SessionId>,
     /// This session's slots.
     ring: Option<Ring>,
@@ -126,8 +129,9 @@ struct Serving<'a> {
 
 impl Serving<'_> {
     fn turn(&mut self) -> Result<(), CsdError> {
+        self.open_next()?;
         for _ in 0..MAX_MESSAGES {
-            if self.link.is_crowded() {
+            if self.link.is_crowded() || self.opening.is_some() {
                 break;
             }
             let Some(message) = self.link.receive()? else { break };
@@ -152,12 +156,9 @@ impl Serving<'_> {
             Message::Open(session) => {
                 self.waiting.clear();
                 self.running.clear();
-                let opened = self.open(session);
-                self.answer(&match opened {
-                    Ok(session) => Message::Opened(session),
-                    Err(Declined::Refused(reason)) => Message::Refused { reason },
-                    Err(Declined::Busy(busy)) => Message::Busy(busy),
-                })
+                self.session = None;
+                self.opening = Some(session);
+                self.open_next()
             }
             Message::Job(session, job) => {
                 // One of an earlier session: its host waits for nothing any more.
@@ -196,6 +197,21 @@ impl Serving<'_> {
                 Err(CsdError::Malformed { what: "a message that only a device sends" })
             }
         }
+    }
+
+    /// Opens the session that is asked for, once no result of the one before takes memory: a host that takes none must
+    /// not get that of another session.
+    fn open_next(&mut self) -> Result<(), CsdError> {
+        if self.link.n_unsent() > 0 {
+            return Ok(());
+        }
+        let Some(session) = self.opening.take() else { return Ok(()) };
+        let opened = self.open(session);
+        self.answer(&match opened {
+            Ok(session) => Message::Opened(session),
+            Err(Declined::Refused(reason)) => Message::Refused { reason },
+            Err(Declined::Busy(busy)) => Message::Busy(busy),
+        })
     }
 
     /// Opens the session on the device, and makes its ring.
@@ -387,7 +403,10 @@ mod tests {
         messages: VecDeque<Message>,
         session: Option<SessionId>,
         sent: Vec<Payload>,
+        n_opened: u32,
         n_turns: u32,
+        /// Turns after which it takes everything.
+        takes_after: u32,
         stop: &'a AtomicBool,
     }
 
@@ -395,6 +414,12 @@ mod tests {
         fn receive(&mut self) -> Result<Option<Message>, CsdError> {
             self.n_turns += u32::from(self.messages.is_empty());
             self.stop.store(self.n_turns > 1000, Ordering::Relaxed);
+            // The second session is asked for once there are results of the first.
+            let is_second = |it: &Message| matches!(it, Message::Open(_));
+            let is_early = self.n_opened == 1 && self.sent.is_empty();
+            if is_early && self.messages.front().is_some_and(is_second) {
+                return Ok(None);
+            }
             let next = self.messages.pop_front();
             Ok(next.map(|message| match (message, self.session) {
                 (Message::Job(_, job), Some(session)) => Message::Job(session, job),
@@ -409,6 +434,7 @@ mod tests {
         ) -> Result<(), CsdError> {
             if let Message::Opened(session) = message {
                 self.session = Some(*session);
+                self.n_opened += 1;
             }
             self.sent.extend(payload);
             Ok(())
@@ -427,28 +453,55 @@ mod tests {
         }
 
         fn wait(&mut self, _: Duration) -> Result<(), CsdError> {
+            self.n_turns += 1;
+            self.stop.store(self.n_turns > 1000, Ordering::Relaxed);
+            if self.n_turns > self.takes_after {
+                self.sent.clear();
+            }
             Ok(())
+        }
+    }
+
+    impl<'a> Hoard<'a> {
+        /// Asks for so many sessions of slots with 300 bytes, and for 30 jobs after the first.
+        fn new(n_sessions: usize, stop: &'a AtomicBool) -> Self {
+            let job = |id| Job {
+                id: JobId(id),
+                epoch: EpochIdx(0),
+                batch: BatchIdx(0),
+                samples: vec![SampleId(1)],
+                need_ns: 0,
+            };
+            let jobs = (0..30).map(|id| Message::Job(SessionId(1), job(id)));
+            let messages = [Message::Hello, Message::Open(session(300))].into_iter();
+            let others = (1..n_sessions).map(|_| Message::Open(session(300)));
+            let messages = messages.chain(jobs).chain(others).collect();
+            let (session, sent, n_opened, n_turns) = (None, Vec::new(), 0, 0);
+            let takes_after = u32::MAX;
+            Self { messages, session, sent, n_opened, n_turns, takes_after, stop }
         }
     }
 
     #[test]
     fn results_that_do_not_leave_are_as_many_as_there_are_slots() {
         let stop = AtomicBool::new(false);
-        let job = |id| Job {
-            id: JobId(id),
-            epoch: EpochIdx(0),
-            batch: BatchIdx(0),
-            samples: vec![SampleId(1)],
-            need_ns: 0,
-        };
-        let jobs = (0..30).map(|id| Message::Job(SessionId(1), job(id)));
-        let messages = [Message::Hello, Message::Open(session(300))].into_iter();
-        let messages = messages.chain(jobs).collect();
-        let mut link =
-            Hoard { messages, session: None, sent: Vec::new(), n_turns: 0, stop: &stop };
+        let mut link = Hoard::new(1, &stop);
         let ended = serve_link(&mut link, &mut EchoServe::default(), &stop);
         assert_eq!(ended.unwrap(), Ended::Stopped);
         let sent: Vec<usize> = link.sent.iter().map(|sent| sent.bytes().len()).collect();
         assert_eq!(sent, vec![300; SLOTS as usize]);
+    }
+
+    /// Each had the memory of its slots, of which the device knew that of the last session alone.
+    #[test]
+    fn a_session_begins_when_no_result_of_the_one_before_takes_memory() {
+        for (takes_after, n_opened) in [(u32::MAX, 1), (500, 3)] {
+            let stop = AtomicBool::new(false);
+            let mut link = Hoard { takes_after, ..Hoard::new(3, &stop) };
+            let ended = serve_link(&mut link, &mut EchoServe::default(), &stop);
+            assert_eq!(ended.unwrap(), Ended::Stopped);
+            assert_eq!(link.n_opened, n_opened, "{takes_after}");
+            assert!(link.sent.len() <= SLOTS as usize, "{}", link.sent.len());
+        }
     }
 }

@@ -120,7 +120,12 @@ impl Seated {
             return None;
         }
         let joins = if turn.is_known_here { Joins::Again } else { Joins::Another };
-        Some(self.entrance.join(reached, joins))
+        let serves = self.entrance.join(reached, joins);
+        if seat.roster.is_leaving(self.hold) {
+            // It was let go before the collector knew that it is there.
+            self.let_go(vec![(seat.place, turn.address.to_string())]);
+        }
+        Some(serves)
     }
 
     fn is_not_there(&self, error: &CsdError) {

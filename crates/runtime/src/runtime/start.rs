@@ -51,11 +51,9 @@ impl Runtime {
         options: &EpochOptions,
     ) -> Result<Epoch, RuntimeError> {
         let plan = Arc::new(self.plan(options)?);
-        let n_done = Consumed::new(options).n_below(plan.n_batches());
         self.n_started += 1;
         let number = self.n_started;
         let config = self.epoch_config(&plan, options);
-        let slots = self.rings.front.n_slots();
         let (made_in, made) = bounded(FEED_ROOM + 1);
         let (ready_in, ready) = bounded(READY_ROOM);
         let (moments_in, moments) = bounded(MOMENT_ROOM);
@@ -115,8 +113,8 @@ impl Runtime {
             ways,
             feed: Some(feed),
             n_batches: plan.n_batches(),
-            n_left: plan.n_batches() - n_done,
-            slots,
+            n_left: n_left(&plan, options),
+            slots: self.rings.front.n_slots(),
             stall: Stall::default(),
             home: Home::here(),
             waiting_since: None,
@@ -217,6 +215,12 @@ fn name_lost_process(process: Option<&mut DeviceProcess>, line: &mut LineReport)
     if let Some(status) = process.and_then(DeviceProcess::ended) {
         line.lost.get_or_insert(format!("its process ended ({status})"));
     }
+}
+
+/// Batches that an epoch hands over.
+fn n_left(plan: &Plan, options: &EpochOptions) -> u32 {
+    let n_done = Consumed::new(options).n_below(plan.n_batches());
+    plan.n_batches().saturating_sub(n_done)
 }
 
 #[cfg(test)]
