@@ -30,8 +30,8 @@ impl Stream for TcpStream {
             tokio::task::coop::consume_budget().await;
             self.readable().await?;
             match self.try_read_vectored(parts) {
-                // Readiness is not taken back after less than there was room for: more has often come meanwhile, and
-                // waiting for it costs a tenth of the throughput on loopback.
+                // Readiness may be old. It is not taken back after less than there was room for, as more has often come
+                // meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return read,
             }
