@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-use crate::Identity;
-
 /// What can go wrong with a location or an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -156,9 +154,10 @@ impl StorageError {
         Self::Broken { place, why: "fewer bytes than asked for".to_owned() }
     }
 
-    /// The same of a request for bytes up to `end`: an object that had them when it was listed is another one now.
-    pub(crate) fn or_changed(self, expected: Option<&Identity>, end: u64) -> Self {
-        let was_long_enough = expected.is_some_and(|it| end <= it.len);
+    /// The same of a request for bytes up to `end`: an object that had them when it was listed, with this length, is
+    /// another one now.
+    pub(crate) fn or_changed(self, listed_len: Option<u64>, end: u64) -> Self {
+        let was_long_enough = listed_len.is_some_and(|len| end <= len);
         if let (Self::TooShort { place, .. }, true) = (&self, was_long_enough) {
             return Self::Changed { place: place.clone() };
         }

@@ -112,8 +112,10 @@ impl Cloud {
             if_match: if_match.map(|etag| format!("\"{etag}\"")),
             ..GetOptions::default()
         };
-        let failed =
-            |error| self.error(&error, object, range.end).or_changed(expected, range.end);
+        let failed = |error| {
+            self.error(&error, object, range.end)
+                .or_changed(expected.map(|it| it.len), range.end)
+        };
         let answer = self.store.get_opts(&path, options).await.map_err(failed)?;
         let now = identity(&answer.meta);
         if expected.is_some_and(|expected| !expected.matches(&now)) {

@@ -104,7 +104,8 @@ impl Http {
         }
         let request = self.request(Method::GET, object, &headers)?;
         let failed = |failure: Failure| {
-            self.error(&failure, object, range.end).or_changed(expected, range.end)
+            self.error(&failure, object, range.end)
+                .or_changed(expected.map(|it| it.len), range.end)
         };
         let answer = self.client.once(&request).await.map_err(failed)?;
         self.check_plain(answer.headers(), object)?;
