@@ -80,10 +80,16 @@ impl Presence {
         self.trust().has_lied()
     }
 
-    /// It has lied: it is not used again in this run, whatever comes of it.
-    pub(crate) fn is_caught(&self, why: &str) {
+    /// Who has lied, of those that had this place.
+    pub(crate) fn liar(&self) -> Option<Arc<str>> {
+        self.trust().liar()
+    }
+
+    /// It has lied, or the member `name` has while it had this place: it is not used again in this run,
+    /// whatever comes of it.
+    pub(crate) fn is_caught(&self, name: &str, why: &str) {
         let next = "it is no longer used, and the host redoes its batches";
-        self.note(format!("device {}: {why}; {next}", self.name()));
+        self.note(format!("device {name}: {why}; {next}"));
         let mut now = self.now();
         now.missing = Some(why.to_owned());
         now.counter = None;
@@ -96,7 +102,8 @@ impl Presence {
 
     /// It is there, and reads these.
     pub(crate) fn is_here(&self, capabilities: Capabilities, reads: Reads) {
-        self.trust().is_connected(reads);
+        let name = self.name();
+        self.trust().is_connected(&name, reads);
         let mut now = self.now();
         if now.missing.take().is_some() {
             self.note(format!("device {}: it is there and takes part", self.name()));

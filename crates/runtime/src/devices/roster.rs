@@ -18,7 +18,8 @@ use bothends_csd::pool::Pool;
 
 use crate::devices::attest::Suspects;
 use crate::devices::reach::may_come;
-use crate::threads::shutdown::{PATIENCE, Stop};
+use crate::devices::trust::Delivered;
+use crate::threads::shutdown::PATIENCE;
 
 /// The waits between tries; a member that was killed is there again within a second or so.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -33,6 +34,8 @@ pub(crate) struct Roster(Arc<Shared>);
 
 struct Shared {
     pool: Pool,
+    /// What its members have delivered.
+    delivered: Delivered,
     began: Instant,
     state: Mutex<State>,
     changed: Condvar,
@@ -118,6 +121,7 @@ impl Roster {
         };
         Self(Arc::new(Shared {
             pool: pool.clone(),
+            delivered: Delivered::default(),
             began: Instant::now(),
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -126,6 +130,11 @@ impl Roster {
 
     pub(crate) fn pool(&self) -> &Pool {
         &self.0.pool
+    }
+
+    /// What the members have delivered, whatever places they had.
+    pub(crate) fn delivered(&self) -> Delivered {
+        self.0.delivered.clone()
     }
 
     /// The source lists these members now.
@@ -146,14 +155,14 @@ impl Roster {
         self.0.changed.notify_all();
     }
 
-    /// Waits until there is a member for this place to try; `None` where the engine is to end.
-    pub(crate) fn turn(&self, hold: Hold, stop: &Stop) -> Option<Turn> {
+    /// Waits until there is a member for this place to try; `None` where the thread `is_to_end`.
+    pub(crate) fn turn(&self, hold: Hold, is_to_end: impl Fn() -> bool) -> Option<Turn> {
         let place = hold.place;
         let mut state = self.state();
         if state.holds(hold) {
             state.places[place].is_idle = true;
         }
-        while state.holds(hold) && !stop.is_set() {
+        while state.holds(hold) && !is_to_end() {
             let now = self.now();
             if state.offer(now) {
                 self.0.changed.notify_all();
@@ -163,7 +172,7 @@ impl Roster {
                 return state.turn(place, id);
             }
             let wake = state.members.wake_at(now).map_or(u64::MAX, |at| at.since(now));
-            // Who sets the flag wakes all; this is for whoever forgets to.
+            // Who ends it wakes all; this is for whoever forgets to.
             let wait =
                 Duration::from_nanos(wake).clamp(Duration::from_millis(1), PATIENCE * 10);
             let waited = self.0.changed.wait_timeout(state, wait);
@@ -219,19 +228,27 @@ impl Roster {
         });
     }
 
-    /// A member that had this place has lied: none of those that had it is used any more. Which one it
-    /// was is not known, as a place may have changed hands since the batch was made. Other places that
-    /// one of them has now, as [`Self::next_to_leave`].
-    pub(crate) fn barred(&self, hold: Hold) -> Vec<(usize, String)> {
+    /// `liar`, which had this place, has lied: it is not used any more, nor is anyone that had the place
+    /// where the liar is not known. Other places that one of them has now, as [`Self::next_to_leave`].
+    pub(crate) fn barred(&self, hold: Hold, liar: Option<&str>) -> Vec<(usize, String)> {
         let place = hold.place;
         let mut state = self.state();
         if !state.holds(hold) {
             return Vec::new();
         }
-        let had = state.places[place].before.clone();
-        had.iter().for_each(|id| state.members.barred(*id));
-        state.places[place].now = None;
-        let elsewhere = had.iter().filter_map(|id| state.place_of(*id)).collect();
+        let barred = match liar {
+            // A member that nobody lists any more is not known.
+            Some(liar) => state.ids.get(liar).copied().into_iter().collect(),
+            None => state.places[place].before.clone(),
+        };
+        barred.iter().for_each(|id| state.members.barred(*id));
+        let now = Ns(nanoseconds(self.0.began.elapsed()));
+        if let Some(id) = state.places[place].now.take().filter(|id| !barred.contains(id))
+        {
+            // It has done nothing wrong: another place may try it.
+            state.members.lost(id, now);
+        }
+        let elsewhere = barred.iter().filter_map(|id| state.place_of(*id)).collect();
         drop(state);
         self.0.changed.notify_all();
         elsewhere
@@ -442,15 +459,16 @@ mod tests {
 
     #[test]
     fn a_liar_is_let_go_where_it_serves_now() {
-        let (roster, stop) = (roster("pool://a:7070", 2), Stop::default());
+        let roster = roster("pool://a:7070", 2);
         let (first, second) = (roster.hold(0), roster.hold(1));
-        let turn = roster.turn(first, &stop).unwrap();
+        let turn = roster.turn(first, || false).unwrap();
         assert_eq!(roster.reached(first), Welcome::Attached);
         // It has moved, as it may when another place is idle first.
         let mut state = roster.state();
         state.places[1].now = state.places[0].now.take();
         drop(state);
-        assert_eq!(roster.barred(first), [(1, turn.address.to_string())]);
+        let liar = turn.address.to_string();
+        assert_eq!(roster.barred(first, Some(&liar)), [(1, liar)]);
         roster.lost(second, None);
         let state = roster.state();
         assert_eq!((state.members.n_attached(), state.places[1].now), (0, None));
@@ -458,10 +476,10 @@ mod tests {
 
     #[test]
     fn a_run_does_not_wait_long_for_a_member_that_answers_nothing() {
-        let (roster, stop) = (roster("pool://a:7070,b:7070", 2), Stop::default());
+        let roster = roster("pool://a:7070,b:7070", 2);
         let answers = roster.hold(0);
-        roster.turn(answers, &stop).unwrap();
-        roster.turn(roster.hold(1), &stop).unwrap();
+        roster.turn(answers, || false).unwrap();
+        roster.turn(roster.hold(1), || false).unwrap();
         assert_eq!(roster.reached(answers), Welcome::Attached);
         // In an hour the other one might have answered.
         let (began, hour) = (Instant::now(), Duration::from_secs(3600));
@@ -478,16 +496,15 @@ mod tests {
     fn a_thread_that_outlives_its_engine_says_nothing_of_the_next_ones_members() {
         let roster = roster("pool://a:7070,b:7070", 1);
         let old = roster.is_cut_off(0);
-        let stop = Stop::default();
-        roster.turn(old, &stop).unwrap();
+        roster.turn(old, || false).unwrap();
         let new = roster.is_cut_off(0);
-        roster.turn(new, &stop).unwrap();
+        roster.turn(new, || false).unwrap();
         assert_eq!(roster.reached(old), Welcome::Unwanted);
         assert_eq!(roster.reached(new), Welcome::Attached);
         roster.failed(old, &broken(), Some("it was late".to_owned()));
         roster.lost(old, None);
-        roster.barred(old);
-        assert!(roster.turn(old, &stop).is_none());
+        roster.barred(old, None);
+        assert!(roster.turn(old, || false).is_none());
         assert!(!roster.state().places[0].is_idle);
         assert_eq!(roster.state().members.n_attached(), 1);
         roster.lost(new, None);

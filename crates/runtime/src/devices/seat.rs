@@ -69,8 +69,7 @@ impl Seated {
                     return served;
                 }
                 if presence.is_expelled() {
-                    self.let_go(roster.barred(hold));
-                    return Err("it has lied".to_owned());
+                    return Err(self.bars());
                 }
                 match served {
                     // The collector has let go of it.
@@ -80,11 +79,22 @@ impl Seated {
                 }
                 roster.lost(hold, presence.missing());
             }
-            let Some(turn) = roster.turn(hold, stop) else {
+            let is_to_end = || stop.is_set() || presence.is_expelled();
+            let Some(turn) = roster.turn(hold, is_to_end) else {
+                if presence.is_expelled() {
+                    return Err(self.bars());
+                }
                 return Err("the run ended before it was there".to_owned());
             };
             first = self.tries(&turn);
         }
+    }
+
+    /// Has a member that has lied not used any more. Gives why this place is not, either.
+    fn bars(&self) -> String {
+        let liar = self.entrance.presence.liar();
+        self.let_go(self.seat.roster.barred(self.hold, liar.as_deref()));
+        "it has lied".to_owned()
     }
 
     /// Has the collector give no more work to members of other places.

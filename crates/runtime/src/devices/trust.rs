@@ -5,11 +5,16 @@
 //! the stream is the same whatever is drawn. Decides, and makes nothing (`handover/finish/audit.rs`
 //! does).
 
+mod members;
+
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_core::rng::Draws;
 use bothends_core::sample::SampleKey;
+
+pub(crate) use members::Delivered;
 
 /// Rows of an audited batch that are made again, where not all are: a device that gets one row in
 /// ten wrong is found in its first batch, and one in two hundred in some dozens of audits.
@@ -64,14 +69,16 @@ pub(crate) enum Consequence {
 }
 
 /// What is known of one connection to a device.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Connection {
+    /// The address of the member of a pool, or the name of the device.
+    member: Arc<str>,
     reads: Reads,
     /// Batches of its that were seen.
     n_seen: u64,
 }
 
-/// What is known of one device's honesty in this run.
+/// What is known of the honesty of one device, or of who has had one place of a pool, in this run.
 #[derive(Debug, Clone)]
 pub(crate) struct Trust {
     secret: u64,
@@ -83,35 +90,33 @@ pub(crate) struct Trust {
     connections: BTreeMap<u64, Connection>,
     /// Batches seen of each epoch that is under way.
     n_of_epoch: HashMap<EpochIdx, u32>,
-    /// Batches delivered of which the host did not make every row again.
-    n_doubtful: u64,
-    has_lied: bool,
-}
-
-impl Connection {
-    fn new(reads: Reads) -> Self {
-        Self { reads, n_seen: 0 }
-    }
+    /// Of all places of the pool.
+    delivered: Delivered,
+    /// Who has lied, once a lie was found: nobody where the connection is forgotten.
+    liar: Option<Option<Arc<str>>>,
 }
 
 impl Trust {
-    /// Of a device that has not been heard of: so many percent of its batches are audited.
-    pub(crate) fn new(secret: u64, percent: u8) -> Self {
+    /// Of a device that has not been heard of: so many percent of its batches are audited. The places
+    /// of a pool share what is `delivered`.
+    pub(crate) fn new(secret: u64, percent: u8, delivered: Delivered) -> Self {
         Self {
             secret,
             percent: percent.min(100),
             latest: 0,
-            connections: BTreeMap::from([(0, Connection::new(Reads::HostFiles))]),
+            connections: BTreeMap::new(),
             n_of_epoch: HashMap::new(),
-            n_doubtful: 0,
-            has_lied: false,
+            delivered,
+            liar: None,
         }
     }
 
-    /// It is connected, perhaps again: another program may answer to its name now.
-    pub(crate) fn is_connected(&mut self, reads: Reads) {
+    /// This member, or this device, is connected, perhaps again: another program may answer to its
+    /// name now.
+    pub(crate) fn is_connected(&mut self, member: &str, reads: Reads) {
         self.latest += 1;
-        self.connections.insert(self.latest, Connection::new(reads));
+        let member = Arc::from(member);
+        self.connections.insert(self.latest, Connection { member, reads, n_seen: 0 });
         if self.connections.len() > MOST_CONNECTIONS {
             self.connections.pop_first();
         }
@@ -129,10 +134,11 @@ impl Trust {
         n_samples: u32,
         connection: u64,
     ) -> Audit {
-        let forgotten = &mut Connection::new(Reads::ItsCopy);
-        let of = self.connections.get_mut(&connection).unwrap_or(forgotten);
-        let (nth, has_copy) = (of.n_seen, of.reads == Reads::ItsCopy);
-        of.n_seen += 1;
+        let (mut nth, mut has_copy) = (0, true);
+        if let Some(of) = self.connections.get_mut(&connection) {
+            (nth, has_copy) = (of.n_seen, of.reads == Reads::ItsCopy);
+            of.n_seen += 1;
+        }
         // Epochs are delivered one after the other, and the next one may have begun.
         self.n_of_epoch.retain(|of, _| of.0.saturating_add(2) > epoch.0);
         let of_epoch = self.n_of_epoch.entry(epoch).or_insert(0);
@@ -148,25 +154,43 @@ impl Trust {
         Audit::Nothing
     }
 
-    /// A batch has passed its audit, or had none; it is delivered unless the device has lied
-    /// meanwhile in another epoch.
-    pub(crate) fn passes(&mut self, audit: &Audit) -> Verdict {
-        if self.has_lied {
+    /// A batch of this connection has passed its audit, or had none; it is delivered unless who made it
+    /// has lied meanwhile in another epoch, or at another place of the pool.
+    pub(crate) fn passes(&mut self, audit: &Audit, connection: u64) -> Verdict {
+        if self.has_lied() {
             return Verdict::MakeAgain;
         }
-        self.n_doubtful += u64::from(*audit != Audit::Everything);
+        // A batch of a connection that is forgotten is audited whole.
+        if let Some(of) = self.connections.get(&connection) {
+            if self.delivered.has_lied(&of.member) {
+                return Verdict::MakeAgain;
+            }
+            if *audit != Audit::Everything {
+                self.delivered.doubtful(&of.member);
+            }
+        }
         Verdict::Deliver
     }
 
-    /// Whether it has lied.
+    /// Whether one who had this place has lied.
     pub(crate) fn has_lied(&self) -> bool {
-        self.has_lied
+        self.liar.is_some()
     }
 
-    /// One of its batches is not what the host makes.
-    pub(crate) fn lies(&mut self) -> Consequence {
-        self.has_lied = true;
-        match self.n_doubtful {
+    /// The member that has lied, where it is known.
+    pub(crate) fn liar(&self) -> Option<Arc<str>> {
+        self.liar.clone().flatten()
+    }
+
+    /// A batch of this connection is not what the host makes.
+    pub(crate) fn lies(&mut self, connection: u64) -> Consequence {
+        let liar = self.connections.get(&connection).map(|it| Arc::clone(&it.member));
+        let n_doubtful = match &liar {
+            Some(liar) => self.delivered.lied(liar),
+            None => self.delivered.n_doubtful(),
+        };
+        self.liar = Some(liar);
+        match n_doubtful {
             0 => Consequence::Expel,
             n_doubtful => Consequence::EndRun { n_doubtful },
         }
@@ -214,6 +238,8 @@ mod tests {
 
     use super::*;
 
+    const MEMBER: &str = "tcp://nas:7070";
+
     /// What is audited of `n` batches of a device in one epoch.
     fn audits(trust: &mut Trust, epoch: u32, n: u32, n_samples: u32) -> Vec<Audit> {
         let of = trust.connection();
@@ -227,8 +253,8 @@ mod tests {
     }
 
     fn connected(secret: u64, percent: u8) -> Trust {
-        let mut trust = Trust::new(secret, percent);
-        trust.is_connected(Reads::ItsCopy);
+        let mut trust = Trust::new(secret, percent, Delivered::default());
+        trust.is_connected(MEMBER, Reads::ItsCopy);
         trust
     }
 
@@ -242,7 +268,7 @@ mod tests {
                 let first = audits(&mut trust, 3, 2, n_samples);
                 prop_assert_eq!(&first[0], &Audit::Everything);
                 prop_assert_ne!(&first[1], &Audit::Nothing);
-                trust.is_connected(Reads::ItsCopy);
+                trust.is_connected(MEMBER, Reads::ItsCopy);
             }
         }
 
@@ -275,10 +301,10 @@ mod tests {
             let mut trust = connected(secret, 100);
             for audit in audits(&mut trust, 0, n_before, n_samples) {
                 prop_assert_eq!(&audit, &Audit::Everything);
-                prop_assert_eq!(trust.passes(&audit), Verdict::Deliver);
+                prop_assert_eq!(trust.passes(&audit, 1), Verdict::Deliver);
             }
-            prop_assert_eq!(trust.lies(), Consequence::Expel);
-            prop_assert_eq!(trust.passes(&Audit::Nothing), Verdict::MakeAgain);
+            prop_assert_eq!(trust.lies(1), Consequence::Expel);
+            prop_assert_eq!(trust.passes(&Audit::Nothing, 1), Verdict::MakeAgain);
         }
 
         /// Whatever was audited: a lie ends the run exactly where something was delivered of
@@ -290,7 +316,7 @@ mod tests {
             let mut trust = connected(secret, percent);
             let before = audits(&mut trust, 0, n_before, 64);
             before.iter().for_each(|audit| {
-                trust.passes(audit);
+                trust.passes(audit, 1);
             });
             let doubtful = before.iter().filter(|audit| **audit != Audit::Everything);
             let n_doubtful = doubtful.count() as u64;
@@ -298,9 +324,9 @@ mod tests {
                 0 => Consequence::Expel,
                 n_doubtful => Consequence::EndRun { n_doubtful },
             };
-            prop_assert_eq!(trust.lies(), expected);
+            prop_assert_eq!(trust.lies(1), expected);
             // A connection that is made again makes nobody honest.
-            trust.is_connected(Reads::ItsCopy);
+            trust.is_connected(MEMBER, Reads::ItsCopy);
             prop_assert!(trust.has_lied());
         }
     }
@@ -339,7 +365,7 @@ mod tests {
     fn what_is_left_of_one_connection_uses_up_no_audit_of_the_next() {
         let mut trust = connected(3, 0);
         let first = trust.connection();
-        trust.is_connected(Reads::ItsCopy);
+        trust.is_connected(MEMBER, Reads::ItsCopy);
         let second = trust.connection();
         let mut audit = |batch, of| trust.audit((EpochIdx(0), BatchIdx(batch)), 64, of);
         assert_eq!(audit(0, first), Audit::Everything);
@@ -351,10 +377,55 @@ mod tests {
 
     #[test]
     fn one_of_this_process_is_audited_at_the_rate_alone() {
-        let mut trust = Trust::new(3, 0);
-        trust.is_connected(Reads::HostFiles);
+        let mut trust = Trust::new(3, 0, Delivered::default());
+        trust.is_connected(MEMBER, Reads::HostFiles);
         assert_eq!(n_audited(&audits(&mut trust, 0, 50, 64)), 0);
         let mut copy = connected(3, 0);
         assert_eq!(n_audited(&audits(&mut copy, 0, 50, 64)), 2);
+    }
+
+    /// Delivers so many batches of the latest connection, none of which is audited whole.
+    fn delivers(trust: &mut Trust, n: u32) {
+        let of = trust.connection();
+        for _ in 0..n {
+            assert_eq!(trust.passes(&Audit::Nothing, of), Verdict::Deliver);
+        }
+    }
+
+    #[test]
+    fn a_newcomer_that_lies_ends_no_run_for_what_others_have_delivered() {
+        let delivered = Delivered::default();
+        let mut trust = Trust::new(3, 1, delivered);
+        trust.is_connected("a", Reads::ItsCopy);
+        delivers(&mut trust, 100);
+        trust.is_connected("b", Reads::ItsCopy);
+        assert_eq!(trust.lies(2), Consequence::Expel);
+        assert_eq!(trust.liar().as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_member_is_answerable_for_what_it_delivered_from_another_place() {
+        let delivered = Delivered::default();
+        let [mut first, mut second] =
+            [3, 4].map(|secret| Trust::new(secret, 1, delivered.clone()));
+        first.is_connected("a", Reads::ItsCopy);
+        delivers(&mut first, 7);
+        // It has moved, and its successor is honest.
+        second.is_connected("a", Reads::ItsCopy);
+        first.is_connected("b", Reads::ItsCopy);
+        delivers(&mut first, 5);
+        assert_eq!(second.lies(1), Consequence::EndRun { n_doubtful: 7 });
+        // What is left of its batches elsewhere is not delivered; its successor's are.
+        assert_eq!(first.passes(&Audit::Everything, 1), Verdict::MakeAgain);
+        assert_eq!(first.passes(&Audit::Everything, 2), Verdict::Deliver);
+    }
+
+    #[test]
+    fn where_nobody_knows_who_lied_everybody_is_answerable() {
+        let mut trust = connected(3, 1);
+        delivers(&mut trust, 2);
+        (0..MOST_CONNECTIONS).for_each(|_| trust.is_connected("b", Reads::ItsCopy));
+        assert_eq!(trust.lies(1), Consequence::EndRun { n_doubtful: 2 });
+        assert_eq!((trust.has_lied(), trust.liar()), (true, None));
     }
 }

@@ -29,7 +29,7 @@ use crate::devices::reach::{
 use crate::devices::roster::Roster;
 use crate::devices::seat::Seat;
 use crate::devices::spec::DeviceSpec;
-use crate::devices::trust::Trust;
+use crate::devices::trust::{Delivered, Trust};
 use crate::error::RuntimeError;
 use crate::runtime::host::{Device, Runtime, n_places};
 use crate::runtime::memory::{DEVICE_DEPTH, Devices, Room, Sizes};
@@ -139,7 +139,7 @@ impl Runtime {
     /// A place of a pool, as a device that nobody has yet.
     fn place(&self, roster: &Roster, place: usize) -> Device {
         let name = format!("{} [{}]", roster.pool(), place + 1);
-        let trust = Trust::new(random(), self.config.audit_percent);
+        let trust = Trust::new(random(), self.config.audit_percent, roster.delivered());
         let notes = self.notes.0.clone();
         Device {
             presence: Presence::new(&name, Lost::IsTriedAgain, trust, notes),
@@ -224,7 +224,8 @@ impl Runtime {
     ) -> Result<(), RuntimeError> {
         let is_fault = |error: &CsdError| !self.config.require_devices && may_come(error);
         let lost = if reach.is_some() { Lost::IsTriedAgain } else { Lost::IsGone };
-        let trust = Trust::new(random(), self.config.audit_percent);
+        let alone = Delivered::default();
+        let trust = Trust::new(random(), self.config.audit_percent, alone);
         let presence = Presence::new(name, lost, trust, self.notes.0.clone());
         let transport = match found {
             Ok(Reached { transport, capabilities, reads, .. }) => {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use bothends_core::ids::{BatchIdx, DeviceIdx, Prong, SampleId};
+use bothends_core::ids::{DeviceIdx, Prong, SampleId};
 use bothends_figures::Audits;
 use bothends_ops::Damage;
 use bothends_slots::{Damaged, HostSlot, Part};
@@ -113,8 +113,10 @@ impl Feed {
             let Some(audited) = audited else { return Ok(None) };
             slot = audited.slot;
             match audited.differing {
-                Some(sample) => self.expel(device, batch, sample)?,
-                None if presence.trust().passes(&audit) == Verdict::Deliver => {
+                Some(sample) => self.expel(of, device, sample)?,
+                None if presence.trust().passes(&audit, connection)
+                    == Verdict::Deliver =>
+                {
                     // They are bad samples for whoever makes them.
                     said.add(audited.found);
                     return Ok(Some(Vouched { prong, slot, said }));
@@ -179,17 +181,19 @@ impl Feed {
     /// [`RuntimeError::Untrusted`] where what it has lied before may have been delivered.
     fn expel(
         &self,
+        of: Origin,
         device: DeviceIdx,
-        batch: BatchIdx,
         sample: SampleId,
     ) -> Result<(), RuntimeError> {
         let presence = &self.devices[usize::from(device.0)];
-        let consequence = presence.trust().lies();
-        let (batch, name) = (batch.0, presence.name());
+        let consequence = presence.trust().lies(of.connection);
+        let batch = of.batch.0;
+        // Another member of the pool may have its place by now.
+        let name = presence.liar().map_or_else(|| presence.name(), |it| it.to_string());
         let why =
             format!("it returned wrong samples (batch {batch}, sample {})", sample.0);
         if consequence == Consequence::Expel {
-            presence.is_caught(&why);
+            presence.is_caught(&name, &why);
         }
         // A collector that is gone has no devices.
         let _ = self.links.commands.send(Command::Expel(device, why));
@@ -197,7 +201,7 @@ impl Feed {
         match consequence {
             Consequence::Expel => Ok(()),
             Consequence::EndRun { n_doubtful: n_delivered } => {
-                let device = name.to_owned();
+                let device = name;
                 Err(RuntimeError::Untrusted { device, batch, sample, n_delivered })
             }
         }
