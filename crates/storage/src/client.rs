@@ -37,6 +37,9 @@ use pool::{Pool, Sender};
 const LONGEST_ANSWER: usize = 64 << 20;
 /// What is on the same machine answers at once.
 const NEAR: Duration = Duration::from_secs(2);
+/// A kept connection that says nothing for so long may be dead without our having heard of it: a router has
+/// forgotten it. A small request is sent again on a new one.
+const SILENT_FOR: Duration = Duration::from_secs(3);
 /// As much of an error's text as is looked at.
 const LONGEST_ERROR: usize = 64 << 10;
 
@@ -47,6 +50,15 @@ pub(crate) struct Client(Arc<Pool>);
 /// A request whose body is whole.
 pub(crate) type Whole = Request<Full<Bytes>>;
 
+/// Who gives up waiting for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// The caller, who may ask a second time in the meantime.
+    Callers,
+    /// This client, as the request is small and the answer to it soon ready.
+    Own,
+}
+
 impl Client {
     /// A client that trusts the system's certificates and those in `ca_file`, which is read when the first
     /// connection needs it.
@@ -56,7 +68,15 @@ impl Client {
 
     /// One attempt. An answer other than 2xx is a failure.
     pub(crate) async fn once(&self, request: &Whole) -> Result<Response<Kept>, Failure> {
-        let (parts, sender) = self.send(request).await?;
+        self.attempt(request, Patience::Callers).await
+    }
+
+    async fn attempt(
+        &self,
+        request: &Whole,
+        patience: Patience,
+    ) -> Result<Response<Kept>, Failure> {
+        let (parts, sender) = self.send(request, patience).await?;
         let status = parts.status();
         let is_head = request.method() == Method::HEAD;
         let (head, body) = parts.into_parts();
@@ -75,11 +95,20 @@ impl Client {
     async fn send(
         &self,
         request: &Whole,
+        patience: Patience,
     ) -> Result<(Response<Incoming>, Sender), Failure> {
-        if let Some(mut sender) = self.0.kept(request.uri()).await
-            && let Ok(answer) = sender.send(origin_form(request)?).await
-        {
-            return Ok((answer, sender));
+        if let Some(mut sender) = self.0.kept(request.uri()).await {
+            let asked = sender.send(origin_form(request)?);
+            let answer = match patience {
+                Patience::Callers => asked.await.ok(),
+                Patience::Own => {
+                    let said = tokio::time::timeout(SILENT_FOR, asked).await;
+                    said.ok().and_then(Result::ok)
+                }
+            };
+            if let Some(answer) = answer {
+                return Ok((answer, sender));
+            }
         }
         let mut sender = self.0.connect(request.uri()).await?;
         let answer = sender.send(origin_form(request)?).await;
@@ -94,7 +123,8 @@ impl Client {
         let mut pauses = Pauses::new();
         loop {
             let attempt = async {
-                let (head, body) = self.once(request).await?.into_parts();
+                let answer = self.attempt(request, Patience::Own).await?;
+                let (head, body) = answer.into_parts();
                 let whole = body.whole(LONGEST_ANSWER).await?;
                 Ok::<_, Failure>(Response::from_parts(head, whole))
             };

@@ -81,7 +81,7 @@ pub enum StorageError {
     },
     /// The store asks for fewer requests.
     #[error(
-        "the store limits requests for `{place}`; lower the number of requests in flight"
+        "the store limits requests for `{place}`; try again later, or lower the number of requests in flight"
     )]
     Throttled {
         /// The object or location.

@@ -11,6 +11,7 @@
 mod servers;
 
 use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -267,4 +268,62 @@ fn a_connection_to_redis_that_is_silent_is_replaced() {
     let url = format!("redis://{}/0", half_dead());
     let view = View::start(open(&url, &Options::default())).unwrap();
     assert_eq!(view.identity("a").unwrap().len, 4);
+}
+
+/// An HTTP server that answers the first request of each connection, and no other: as behind a router that has
+/// forgotten a connection. And how many connections it had.
+fn forgetful() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
+    use std::io::{BufRead, BufReader, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let serve = |mut stream: std::net::TcpStream| {
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let mut ends = lines.filter(|line| line.as_ref().is_ok_and(String::is_empty));
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nETag: \"1\"\r\n\r\n";
+        if ends.next().is_some() && stream.write_all(head.as_bytes()).is_ok() {
+            ends.for_each(drop);
+        }
+    };
+    let n_connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&n_connections);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            count.fetch_add(1, Ordering::SeqCst);
+            std::thread::spawn(move || serve(stream.unwrap()));
+        }
+    });
+    (at, n_connections)
+}
+
+#[test]
+fn a_kept_connection_over_http_that_is_silent_is_replaced() {
+    let (at, n_connections) = forgetful();
+    let objects = open(&format!("http://{at}/data/"), &Options::default());
+    let view = View::start(objects).unwrap();
+    assert_eq!(view.identity("a").unwrap().len, 4);
+    assert_eq!(n_connections.load(Ordering::SeqCst), 1);
+    assert_eq!(view.identity("b").unwrap().len, 4);
+    assert_eq!(n_connections.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_redis_server_that_is_not_ready_is_not_said_to_want_fewer_requests() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        let mut request = [0; 512];
+        while stream.read(&mut request).is_ok_and(|n| n > 0) {
+            let loading = b"-LOADING Redis is loading the dataset in memory\r\n";
+            stream.write_all(loading).unwrap();
+        }
+    });
+    let objects = open(&format!("redis://{at}/0"), &Options::default());
+    let mut fetcher = Fetcher::start(objects, NonZero::<usize>::MIN).unwrap();
+    let (object, timeout) = ("a".into(), Duration::from_secs(60));
+    fetcher.submit(Fetch { tag: 1, object, range: 0..4, expected: None, timeout });
+    let error = fetcher.poll(timeout).unwrap().result.unwrap_err();
+    assert!(error.is_transient(), "{error:?}");
+    assert!(error.to_string().contains("LOADING: it is not ready"), "{error}");
 }

@@ -505,8 +505,10 @@ fn told(place: &str, error: &RedisError) -> StorageError {
         error.detail().is_some_and(|text| text.starts_with("max number of clients"));
     match code {
         "ERR" if is_full => StorageError::Throttled { place, retry_after: None },
+        // It answers in a moment, or once somebody has looked at it: fewer requests would change nothing.
         "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" => {
-            StorageError::Throttled { place, retry_after: None }
+            let why = format!("the server answered {code}: it is not ready");
+            StorageError::Broken { place, why }
         }
         "WRONGTYPE" => {
             let why =
