@@ -25,10 +25,8 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use bothends_csd::admission::{MAX_UNADMITTED, Peer};
-use bothends_csd::listen::{
-    Admitted, Ended, Listener, Socket, Terms, admit, serve_connection,
-};
-use bothends_csd::spool::{prepare_directory, remove_directory, serve_directory};
+use bothends_csd::listen::{Admitted, Ended, Listener, Socket, Terms, admit};
+use bothends_csd::spool::{await_host, prepare_directory, remove_directory};
 use bothends_csd::{Address, Busy, CsdError, Security, Serve};
 
 use crate::costs::Costs;
@@ -277,13 +275,7 @@ impl Door {
     ) -> Result<(), CsdError> {
         // A flag alone; nothing else is published with it.
         while !stop.load(Ordering::Relaxed) {
-            let mut ended = Ok(None);
-            // One host at a time shares with nobody.
-            hosts.host(Peer::default(), &mut |guest| match guest {
-                Ok(serve) => ended = self.visit(serve, stop),
-                Err(_) => thread::sleep(LOOK),
-            });
-            match (ended, visits) {
+            match (self.visit(hosts, stop, tell), visits) {
                 (Ok(None), _) => {}
                 (Ok(Some(Ended::Stopped)), _)
                 | (Ok(Some(Ended::HostGone)), Visits::Once) => break,
@@ -298,23 +290,59 @@ impl Door {
         Ok(())
     }
 
-    /// Waits a little for a host and serves it; `None` when none came.
+    /// Waits for a host, a little while at a socket, and serves it; `None` when none came. It has a place from when it is
+    /// there: one that nobody uses is another door's.
     fn visit(
         &self,
-        serve: &mut dyn Serve,
+        hosts: &dyn Hosts,
         stop: &AtomicBool,
+        tell: &(dyn Fn(News<'_>) + Sync),
     ) -> Result<Option<Ended>, CsdError> {
         match &self.way {
-            Way::Spool(dir) => serve_directory(&dir.path, serve, stop).map(Some),
-            Way::Socket(listener) => match listener.accept(LOOK)? {
-                None => Ok(None),
-                Some(socket) => {
-                    let security = self.trust.current();
-                    let terms = Terms { security: &security, stop };
-                    serve_connection(socket, serve, terms).map(Some)
-                }
-            },
+            Way::Spool(dir) => {
+                let Some(visitor) = await_host(&dir.path, stop)? else {
+                    return Ok(Some(Ended::Stopped));
+                };
+                let (mut visitor, mut ended) = (Some(visitor), Ok(None));
+                hosts.host(Peer::default(), &mut |guest| {
+                    let Some(visitor) = visitor.take() else { return };
+                    match guest {
+                        Ok(serve) => ended = visitor.serve(serve, stop).map(Some),
+                        Err(busy) => self.turn_away(busy, |busy| visitor.turn_away(busy)),
+                    }
+                });
+                ended
+            }
+            Way::Socket(listener) => {
+                let Some(socket) = listener.accept(LOOK)? else { return Ok(None) };
+                let security = self.trust.current();
+                let from = far_end(&socket);
+                // Who has not said who it is was no host.
+                let host = match admit(socket, Terms { security: &security, stop }) {
+                    Ok(host) => host,
+                    Err(CsdError::LinkLost { .. }) => return Ok(None),
+                    Err(error) => {
+                        tell(News::Complaint { from, error: &error });
+                        return Ok(None);
+                    }
+                };
+                let (mut host, mut ended) = (Some(host), Ok(None));
+                hosts.host(Peer::default(), &mut |guest| {
+                    let Some(host) = host.take() else { return };
+                    match guest {
+                        Ok(serve) => ended = host.serve(serve, stop).map(Some),
+                        Err(busy) => self.turn_away(busy, |busy| host.turn_away(busy)),
+                    }
+                });
+                ended
+            }
         }
+    }
+
+    fn turn_away(&self, busy: Busy, tell: impl FnOnce(Busy)) {
+        // A count alone.
+        self.refusals.busy.fetch_add(1, Ordering::Relaxed);
+        tell(busy);
     }
 }
 

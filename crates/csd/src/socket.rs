@@ -6,13 +6,18 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use nix::sys::socket::{
+    self, AddressFamily, SockFlag, SockType, UnixAddr, getsockopt, setsockopt, sockopt,
+};
 
 use crate::words::address::Address;
 use crate::words::trust::Protection;
@@ -24,6 +29,9 @@ const DEAD_PEER: Duration = Duration::from_secs(10);
 /// fiftieth of a batch: each time it fills up, the sender sleeps until the reader has been
 /// scheduled. TCP sizes its buffers itself.
 const UNIX_BUFFER_BYTES: usize = 4 << 20;
+
+/// How often a full queue of a Unix socket is tried.
+const QUEUE_LOOK: Duration = Duration::from_millis(10);
 
 /// A connected byte stream, and how what is sent through it is to be protected.
 #[derive(Debug)]
@@ -58,6 +66,26 @@ pub fn have_spoken<'a>(sockets: impl Iterator<Item = &'a Socket>) -> Vec<bool> {
     // Where a signal interrupts it, nobody is known to have spoken; the next look shows it.
     let is_known = poll(&mut watched, PollTimeout::ZERO).is_ok();
     watched.iter().map(|it| is_known && it.any().unwrap_or(true)).collect()
+}
+
+/// Connects to a Unix socket, within so long. The kernel has no such limit: where the listener's queue is full, as it is
+/// of a process that is stopped, connecting waits without end.
+pub(crate) fn connect_within(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
+    let deadline = Instant::now() + timeout;
+    let address = UnixAddr::new(path)?;
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let socket = socket::socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    loop {
+        match socket::connect(socket.as_raw_fd(), &address) {
+            Ok(()) => return Ok(socket.into()),
+            Err(Errno::EAGAIN) if Instant::now() < deadline => thread::sleep(QUEUE_LOOK),
+            Err(Errno::EAGAIN) => {
+                let what = "its queue is full: the process that listens does not run";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// What a wait is for.
@@ -213,7 +241,7 @@ pub(crate) fn wait(
     let timeout = PollTimeout::try_from(timeout_ms).unwrap_or(PollTimeout::MAX);
     match poll(&mut [PollFd::new(fd, events)], timeout) {
         Ok(n_ready) => Ok(n_ready > 0),
-        Err(nix::errno::Errno::EINTR) => Ok(false),
+        Err(Errno::EINTR) => Ok(false),
         Err(errno) => Err(errno.into()),
     }
 }

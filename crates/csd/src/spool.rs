@@ -20,6 +20,7 @@
 
 mod device;
 mod lane;
+mod names;
 mod notice;
 mod pulse;
 
@@ -41,10 +42,11 @@ use crate::socket::left_until;
 use crate::words::job::PROTOCOL_VERSION;
 use crate::words::wire::Message;
 use lane::{Extent, Inlet, Outlet};
+use names::Names;
 use notice::{Notice, is_id};
 use pulse::{Life, Pulse, Watch};
 
-pub use device::serve_directory;
+pub use device::{Visitor, await_host, serve_directory};
 
 const MARKER: &str = ".bothends-spool";
 const MARK: &[u8] = b"a spool of bothends\n";
@@ -199,6 +201,7 @@ impl Drop for Run {
 /// Waits for the notice of a living device that speaks this version.
 fn find_device(dir: &Path, deadline: Instant) -> Result<(Notice, Watch), CsdError> {
     let mut watched: Option<(Notice, Watch)> = None;
+    let mut names = Names::default();
     loop {
         if let Some(notice) = Notice::read(&dir.join(DEVICE_NOTICE)) {
             let theirs = notice.protocol_version;
@@ -221,6 +224,8 @@ fn find_device(dir: &Path, deadline: Instant) -> Result<(Notice, Watch), CsdErro
             let what = "no living device serves the directory, or it cannot write there";
             return Err(unreachable(dir, io::Error::new(io::ErrorKind::TimedOut, what)));
         }
+        names.refresh(dir);
+        names.refresh(dir);
         std::thread::sleep(NAPS[1]);
     }
 }

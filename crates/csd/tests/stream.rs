@@ -4,7 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +23,7 @@ use bothends_csd::{
     Job, JobId, JobTerms, RecordDigest, Refused, Serve, Session, SessionId, Transport,
 };
 use bothends_slots::{HostSlot, Outcome, Polled, Producer, Ring, RingConfig};
+use nix::sys::socket::{Backlog, listen};
 
 static RUN_ON: AtomicBool = AtomicBool::new(false);
 
@@ -223,7 +224,7 @@ fn a_socket_file_is_replaced_when_abandoned_and_kept_when_in_use() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("agent.sock");
     let address = Address::Unix(path.clone());
-    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    drop(UnixListener::bind(&path).unwrap());
     let listener = Listener::bind(&address, &key("")).unwrap();
     let second = Listener::bind(&address, &key("")).unwrap_err();
     assert!(matches!(second, CsdError::Place { .. }), "{second}");
@@ -260,6 +261,40 @@ fn a_file_that_is_no_socket_stays() {
     std::fs::write(&path, "notes").unwrap();
     drop(listener);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "notes");
+}
+
+#[test]
+fn a_listener_that_ends_leaves_the_socket_of_its_successor() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent.sock");
+    let first = Listener::bind(&Address::Unix(path.clone()), &key("")).unwrap();
+    // As scripts do before they start the next one.
+    std::fs::remove_file(&path).unwrap();
+    let second = Listener::bind(&Address::Unix(path.clone()), &key("")).unwrap();
+    drop(first);
+    UnixStream::connect(&path).unwrap();
+    drop(second);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_socket_whose_process_does_not_run_is_not_waited_for_without_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    listen(&listener, Backlog::new(1).unwrap()).unwrap();
+    let mut waiting = Vec::new();
+    let began = Instant::now();
+    let error = loop {
+        let address = Address::Unix(path.clone());
+        match Stream::connect(&address, key(""), Duration::from_millis(50)) {
+            Ok(stream) => waiting.push(stream),
+            Err(error) => break error,
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{} wait", waiting.len());
+    };
+    let CsdError::Unreachable { source, .. } = &error else { panic!("{error}") };
+    assert!(source.to_string().contains("its queue is full"), "{source}");
 }
 
 /// A peer that says `bytes` and then stays silent, or closes.

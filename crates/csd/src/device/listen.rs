@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +21,7 @@ use crate::channel::security::{Reach, Security};
 use crate::device::admit::{self, tell};
 use crate::device::serving::{DeviceLink, MAX_UNSENT, Payload, serve_link};
 use crate::host::stream::Inbox;
-use crate::socket::{Readiness, wait};
+use crate::socket::{Readiness, connect_within, wait};
 use crate::words::address::Address;
 use crate::words::admission::{ADMISSION_TIMEOUT, Credential, Peer};
 use crate::words::job::Busy;
@@ -31,6 +31,9 @@ use crate::{CsdError, Serve};
 
 pub use crate::device::serving::Ended;
 pub use crate::socket::{Socket, have_spoken};
+
+/// A listener whose queue is full for so long lives, and is stopped.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(100);
 
 /// A socket that hosts connect to. A Unix socket's file is removed when this is dropped or withdrawn.
 #[derive(Debug)]
@@ -43,7 +46,33 @@ pub struct Listener {
 enum Bound {
     Tcp(TcpListener),
     /// With the file that goes with it, if it was made here and is not removed yet.
-    Unix(UnixListener, Mutex<Option<PathBuf>>),
+    Unix(UnixListener, Mutex<Option<SocketFile>>),
+}
+
+/// A socket's file as it was made: another listener may have replaced it.
+#[derive(Debug, PartialEq, Eq)]
+struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl SocketFile {
+    /// What is at `path`, if it is a socket.
+    fn at(path: &Path) -> Option<Self> {
+        let found = std::fs::symlink_metadata(path).ok()?;
+        let (device, inode) = (found.dev(), found.ino());
+        let path = path.to_owned();
+        found.file_type().is_socket().then_some(Self { path, device, inode })
+    }
+
+    /// Removes it; whatever else has its name stays.
+    fn remove(&self) {
+        if Self::at(&self.path).as_ref() == Some(self) {
+            // Nobody is left to tell.
+            drop(std::fs::remove_file(&self.path));
+        }
+    }
 }
 
 impl Listener {
@@ -75,7 +104,7 @@ impl Listener {
                 remove_abandoned(path);
                 let socket = UnixListener::bind(path).map_err(&failed)?;
                 socket.set_nonblocking(true).map_err(&failed)?;
-                let socket = Bound::Unix(socket, Mutex::new(Some(path.clone())));
+                let socket = Bound::Unix(socket, Mutex::new(SocketFile::at(path)));
                 Ok(Self { address: address.clone(), socket })
             }
             Address::Spool(_)
@@ -133,10 +162,10 @@ impl Listener {
     /// Removes a Unix socket's file, once: whoever is connected stays so, and another listener may take
     /// the place. A device that ends does this before it waits for anybody. Does not block.
     pub fn withdraw(&self) {
-        if let Bound::Unix(_, path) = &self.socket
-            && let Some(path) = path.lock().unwrap_or_else(PoisonError::into_inner).take()
+        if let Bound::Unix(_, file) = &self.socket
+            && let Some(file) = file.lock().unwrap_or_else(PoisonError::into_inner).take()
         {
-            remove_socket(&path);
+            file.remove();
         }
     }
 
@@ -186,18 +215,11 @@ fn is_passing(error: &io::Error) -> bool {
 
 /// Removes the socket file of a listener that died.
 fn remove_abandoned(path: &Path) {
-    let answer = UnixStream::connect(path);
+    // A file that is not a socket refuses, too. What is not removed, `bind` names.
+    let Some(file) = SocketFile::at(path) else { return };
+    let answer = connect_within(path, ANSWERS_WITHIN);
     if answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-        // A file that is not a socket refuses, too. What is not removed, `bind` names.
-        remove_socket(path);
-    }
-}
-
-/// Removes a socket's file; whatever else is there stays.
-fn remove_socket(path: &Path) {
-    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        // Nobody is left to tell.
-        drop(std::fs::remove_file(path));
+        file.remove();
     }
 }
 

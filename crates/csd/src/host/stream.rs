@@ -7,7 +7,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use crate::CsdError;
@@ -15,7 +14,7 @@ use crate::channel::destination::{Destination, Payload, Plain};
 use crate::channel::security::{Reach, Security};
 use crate::channel::{Channel, READ_BYTES, noise, tls};
 use crate::host::remote::{Link, Remote, refusal};
-use crate::socket::{Readiness, Socket, left_until};
+use crate::socket::{Readiness, Socket, connect_within, left_until};
 use crate::words::address::Address;
 use crate::words::job::transfer_time;
 use crate::words::key::{self, Role};
@@ -67,7 +66,7 @@ impl Stream {
                 connect_tcp(&found, timeout).map_err(unreachable)?.into()
             }
             (Address::Unix(path), None) => {
-                UnixStream::connect(path).map_err(unreachable)?.into()
+                connect_within(path, timeout).map_err(unreachable)?.into()
             }
             (_, None) => return Err(address.is_no_socket()),
         };

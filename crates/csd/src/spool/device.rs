@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::lane::{Inlet, Outlet};
+use super::names::Names;
 use super::notice::Notice;
 use super::pulse::{Life, Pulse, Watch};
 use super::{
@@ -16,7 +17,7 @@ use super::{
     remove_run, run_dir, sweep_drafts,
 };
 use crate::device::serving::{DeviceLink, Ended, MAX_UNSENT, Payload, serve_link};
-use crate::words::job::{Answer, Ending};
+use crate::words::job::{Answer, Busy, Ending};
 use crate::words::wire::Message;
 use crate::{CsdError, Serve};
 
@@ -24,6 +25,8 @@ use crate::{CsdError, Serve};
 const NAP: Duration = Duration::from_millis(1);
 /// How long to wait before a message that could not be written is tried again.
 const RETRY: Duration = Duration::from_millis(50);
+/// How long a host may take to read that there is no room for it.
+const TURN_AWAY: Duration = Duration::from_secs(2);
 
 /// Waits for a host in `dir` and serves it until it is gone or `stop` is set; then removes
 /// what it made and has called `serve.close()`. Blocks for that long, in the caller's
@@ -38,31 +41,81 @@ pub fn serve_directory(
     serve: &mut dyn Serve,
     stop: &AtomicBool,
 ) -> Result<Ended, CsdError> {
-    let mut post = Post::take(dir)?;
-    let Some((run, watch)) = post.host(stop) else {
-        serve.close();
-        return Ok(Ended::Stopped);
-    };
-    let run_dir = run_dir(dir, &run);
-    let mut link = SpoolDevice {
-        inlet: Inlet::new(run_dir.clone(), "h"),
-        outlet: Outlet::new(run_dir.clone(), "d"),
-        watch,
-        pulse: &mut post.pulse,
-        unsent: VecDeque::new(),
-        last_try: Instant::now(),
-    };
-    let ended = serve_link(&mut link, serve, stop);
-    if matches!(ended, Ok(Ended::HostGone)) {
-        // The host may have removed them itself; what cannot be removed, the next host
-        // tries to.
-        remove_run(&run_dir);
-        Notice::remove_if(&dir.join(HOST_NOTICE), &run);
+    match await_host(dir, stop)? {
+        Some(visitor) => visitor.serve(serve, stop),
+        None => {
+            serve.close();
+            Ok(Ended::Stopped)
+        }
     }
-    ended
+}
+
+/// A host that has found this device in its directory, and waits for it.
+#[derive(Debug)]
+pub struct Visitor {
+    post: Post,
+    run: String,
+    watch: Watch,
+}
+
+/// Waits for a host in `dir`; `None` once `stop` is set. Blocks for that long, in the caller's thread. Nobody need have
+/// room for a host before there is one.
+///
+/// # Errors
+/// Of a directory that cannot be served, as [`serve_directory`].
+pub fn await_host(dir: &Path, stop: &AtomicBool) -> Result<Option<Visitor>, CsdError> {
+    let mut post = Post::take(dir)?;
+    let host = post.host(stop);
+    Ok(host.map(|(run, watch)| Visitor { post, run, watch }))
+}
+
+impl Visitor {
+    /// Serves the host, as [`serve_directory`] does.
+    ///
+    /// # Errors
+    /// As [`serve_directory`].
+    pub fn serve(
+        mut self,
+        serve: &mut dyn Serve,
+        stop: &AtomicBool,
+    ) -> Result<Ended, CsdError> {
+        let run_dir = run_dir(&self.post.dir, &self.run);
+        let mut link = SpoolDevice {
+            inlet: Inlet::new(run_dir.clone(), "h"),
+            outlet: Outlet::new(run_dir.clone(), "d"),
+            watch: self.watch,
+            pulse: &mut self.post.pulse,
+            unsent: VecDeque::new(),
+            last_try: Instant::now(),
+        };
+        let ended = serve_link(&mut link, serve, stop);
+        if matches!(ended, Ok(Ended::HostGone)) {
+            // The host may have removed them itself; what cannot be removed, the next host
+            // tries to.
+            remove_run(&run_dir);
+            Notice::remove_if(&self.post.dir.join(HOST_NOTICE), &self.run);
+        }
+        ended
+    }
+
+    /// Tells the host that there is no room, and waits a little for it to leave.
+    pub fn turn_away(mut self, busy: Busy) {
+        let run_dir = run_dir(&self.post.dir, &self.run);
+        let until = Instant::now() + TURN_AWAY;
+        let mut outlet = Outlet::new(run_dir, "d");
+        let message = Message::Busy(busy).encode();
+        // The host makes the directory of its run after its notice.
+        let mut is_told = false;
+        while Instant::now() < until && self.watch.look() != Life::Gone {
+            self.post.pulse.beat();
+            is_told = is_told || outlet.put(&message, None).is_ok();
+            std::thread::sleep(NAP);
+        }
+    }
 }
 
 /// This device's place in the directory: its notice and its pulse, gone when dropped.
+#[derive(Debug)]
 struct Post {
     dir: PathBuf,
     notice: Notice,
@@ -99,6 +152,7 @@ impl Post {
     /// have died since, which is then the first thing to be noticed.
     fn host(&mut self, stop: &AtomicBool) -> Option<(String, Watch)> {
         let notice_path = self.dir.join(HOST_NOTICE);
+        let mut names = Names::default();
         while !stop.load(Ordering::Relaxed) {
             self.pulse.beat();
             if let Some(Notice { id, device, .. }) = Notice::read(&notice_path)
@@ -107,6 +161,7 @@ impl Post {
                 let watch = Watch::over(&run_dir(&self.dir, &id).join(HOST_PULSE));
                 return Some((id, watch));
             }
+            names.refresh(&self.dir);
             std::thread::sleep(NAP);
         }
         None

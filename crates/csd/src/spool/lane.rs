@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use bothends_io::{open_regular, write_beside};
 
+use super::names::Names;
 use crate::CsdError;
 use crate::words::job::Ending;
 use crate::words::wire::{HEADER_BYTES, Header, Message};
@@ -66,11 +67,11 @@ impl Outlet {
 
 /// Where messages are taken.
 #[derive(Debug)]
-pub(super) struct Inlet(Numbered);
+pub(super) struct Inlet(Numbered, Names);
 
 impl Inlet {
     pub(super) fn new(dir: PathBuf, prefix: &'static str) -> Self {
-        Self(Numbered { dir, prefix, next: 0 })
+        Self(Numbered { dir, prefix, next: 0 }, Names::default())
     }
 
     /// The next message if it is here, and where its payload is, if it has one; does not
@@ -79,7 +80,10 @@ impl Inlet {
         let path = self.0.path();
         let mut file = match open_regular(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.1.refresh(&self.0.dir);
+                return Ok(None);
+            }
             Err(error) => return Err(CsdError::lost("open a message")(error)),
         };
         let len_bytes = file.metadata().map_err(CsdError::lost("read a message"))?.len();

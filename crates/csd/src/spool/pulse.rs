@@ -5,13 +5,16 @@
 //! network shares), an increasing counter does. No threads and no process ids are used. Read `device.rs`
 //! next.
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bothends_io::{open_regular, write_beside};
+use nix::fcntl::OFlag;
+
+use super::names::Names;
 
 /// How often the counter rises.
 const BEAT: Duration = Duration::from_millis(250);
@@ -24,7 +27,8 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(1500);
 /// This side's sign of life. Its file is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Pulse {
-    file: File,
+    /// With the lock.
+    _file: File,
     path: PathBuf,
     count: u64,
     last: Instant,
@@ -39,7 +43,7 @@ impl Pulse {
             file.write_all_at(&0_u64.to_le_bytes(), 0)?;
             Ok(file)
         })?;
-        Ok(Self { file, path, count: 0, last: Instant::now() })
+        Ok(Self { _file: file, path, count: 0, last: Instant::now() })
     }
 
     /// Raises the counter when it is time. Call it in every loop that waits.
@@ -48,8 +52,16 @@ impl Pulse {
             self.last = Instant::now();
             self.count += 1;
             // A pulse that cannot be written stands still, which says what is the matter.
-            drop(self.file.write_all_at(&self.count.to_le_bytes(), 0));
+            drop(self.write());
         }
+    }
+
+    /// The file that holds the lock stays open, and an NFS client sends what is written when a file is closed. To sync it
+    /// would have local disks flush four times per second.
+    fn write(&self) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
+        options.open(&self.path)?.write_all_at(&self.count.to_le_bytes(), 0)
     }
 }
 
@@ -78,6 +90,7 @@ pub(super) struct Watch {
     /// When the pulse last gave a sign; only time in which we looked is counted.
     last_sign: Instant,
     last_look: Option<Instant>,
+    names: Names,
 }
 
 impl Watch {
@@ -88,6 +101,7 @@ impl Watch {
             verdict: Life::Unsure,
             last_sign: Instant::now(),
             last_look: None,
+            names: Names::default(),
         }
     }
 
@@ -128,6 +142,7 @@ impl Watch {
 
     fn sign(&mut self) -> Sign {
         let Ok(mut file) = open_regular(&self.path) else {
+            self.path.parent().into_iter().for_each(|dir| self.names.refresh(dir));
             return if self.count.is_some() { Sign::Removed } else { Sign::None };
         };
         let mut count = [0; 8];
@@ -182,6 +197,27 @@ mod tests {
         watch.verdict = Life::Unsure;
         assert_eq!(watch.judge(), Life::Gone);
         assert!(began.elapsed() >= PATIENCE - LOOK);
+    }
+
+    #[test]
+    fn the_counter_that_a_watcher_without_locks_reads_rises() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pulse");
+        let mut pulse = Pulse::start(path.clone()).unwrap();
+        let count =
+            || u64::from_le_bytes(std::fs::read(&path).unwrap().try_into().unwrap());
+        assert_eq!(count(), 0);
+        pulse.last = Instant::now().checked_sub(BEAT).unwrap();
+        pulse.beat();
+        assert_eq!(count(), 1);
+        // A link in its place is not followed.
+        let other = dir.path().join("other");
+        std::fs::write(&other, "mine").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        pulse.last = Instant::now().checked_sub(BEAT).unwrap();
+        pulse.beat();
+        assert_eq!(std::fs::read(&other).unwrap(), b"mine");
     }
 
     #[test]

@@ -104,6 +104,7 @@ impl Collector {
             }
             self.hear();
             self.see_off();
+            self.give_up_cancelled();
             self.pump();
             self.foretell();
             self.meter.note();
@@ -141,17 +142,35 @@ impl Collector {
         if let Some(at) = self.work.briefs.iter().position(|b| b.number == number) {
             self.begin(at);
         }
+        let claims = self.revoke_all(number);
+        let at = self.work.epochs.iter().position(|epoch| epoch.number == number);
+        let Some(epoch) = at.and_then(|at| self.work.epochs.remove(at)) else { return };
+        let collected = epoch.end(claims);
+        // Whoever asked may have stopped waiting.
+        let _ = reply.send(collected);
+    }
+
+    /// Stops making epochs that nobody wants any more: whoever broke one off may come back to it, or begin the next one, much
+    /// later or never.
+    fn give_up_cancelled(&mut self) {
+        let epochs = self.work.epochs.iter().filter(|epoch| epoch.is_cancelled());
+        let cancelled: Vec<_> = epochs.map(|epoch| epoch.number).collect();
+        for number in cancelled {
+            let claims = self.revoke_all(number);
+            if let Some(epoch) = self.work.of(number) {
+                epoch.cancel(claims);
+            }
+        }
+    }
+
+    /// Revokes all jobs of an epoch.
+    fn revoke_all(&mut self, number: EpochNumber) -> Vec<Claim> {
         let claims = self.work.take_claims(|of, _| of == number);
         for (job, _, claim) in &claims {
             self.revoke_job(*job, claim.prong());
         }
         self.abandon_the_idle();
-        let at = self.work.epochs.iter().position(|epoch| epoch.number == number);
-        let Some(epoch) = at.and_then(|at| self.work.epochs.remove(at)) else { return };
-        let claims = claims.into_iter().map(|(_, _, claim)| claim).collect();
-        let collected = epoch.end(claims);
-        // Whoever asked may have stopped waiting.
-        let _ = reply.send(collected);
+        claims.into_iter().map(|(_, _, claim)| claim).collect()
     }
 
     /// Has devices forget what nobody waits for any more: one that has lost a job's answer
@@ -693,7 +712,8 @@ mod tests {
             };
             let (plan, log) = (Arc::new(plan.unwrap()), EventLog::watched(unbounded().0));
             let is_wanted = true;
-            let brief = Brief { number, config, plan, epoch, feed, log, is_wanted };
+            let stop = Stop::default();
+            let brief = Brief { number, config, plan, epoch, feed, log, is_wanted, stop };
             self.obey(Command::Begin(Box::new(brief)));
             made
         }
@@ -702,6 +722,7 @@ mod tests {
         fn goes_on(&mut self) {
             for _ in 0..50 {
                 self.hear();
+                self.give_up_cancelled();
                 self.pump();
             }
         }
@@ -734,5 +755,31 @@ mod tests {
         drop(last);
         collector.goes_on();
         assert_eq!((collector.rings.front.free(), second.len()), (0, FEED_ROOM));
+    }
+
+    /// Its feed was gone, so its queue was never full, and all of it was made and thrown away.
+    #[test]
+    fn an_epoch_that_nobody_wants_any_more_is_made_no_further() {
+        let mut collector = collector(5, 2);
+        let made = collector.told_of(1, 1000, StrategyConfig::Relaxed);
+        let stop = collector.work.briefs.back().unwrap().stop.clone();
+        collector.goes_on();
+        drop(made.try_recv().expect("a batch").unwrap());
+        stop.set();
+        drop(made);
+        let n_jobs = collector.work.next_id;
+        collector.goes_on();
+        assert_eq!(collector.work.next_id, n_jobs);
+        assert!(collector.work.claims.is_empty());
+        let back = collector.rings.back.as_ref().unwrap();
+        assert_eq!((collector.rings.front.free(), back.free()), (5, 2));
+        // The next one is, as if nothing had been.
+        let next = collector.told_of(2, 3, StrategyConfig::Cpu);
+        let mut n_made = 0;
+        while n_made < 3 {
+            collector.goes_on();
+            drop(next.try_recv().expect("a batch of the next epoch").unwrap());
+            n_made += 1;
+        }
     }
 }

@@ -18,6 +18,7 @@ use crossbeam::channel::Sender;
 use crate::collect::line::{Line, LineReport, place};
 use crate::collect::log::EventLog;
 use crate::error::RuntimeError;
+use crate::threads::shutdown::Stop;
 
 /// A made batch on its way to the feed.
 #[derive(Debug)]
@@ -94,6 +95,8 @@ pub(crate) struct Brief {
     pub(crate) log: EventLog,
     /// Whether its consumers have asked for it; else it is prefetched.
     pub(crate) is_wanted: bool,
+    /// Set once nobody wants it any more.
+    pub(crate) stop: Stop,
 }
 
 /// An epoch under way.
@@ -111,6 +114,7 @@ pub(crate) struct Underway {
     pub(crate) feed: Option<Sender<Result<Made, RuntimeError>>>,
     /// Whether batches are delivered in plan order.
     keeps_order: bool,
+    stop: Stop,
     epoch: EpochIdx,
     log: EventLog,
     /// The clock of its decisions begins here; that of its moments when consumers want it.
@@ -137,7 +141,7 @@ impl Underway {
         known: &[LineReport],
         before: Option<&EpochState>,
     ) -> Self {
-        let Brief { number, mut config, plan, epoch, feed, log, is_wanted } = brief;
+        let Brief { number, mut config, plan, epoch, feed, log, is_wanted, stop } = brief;
         let prior = |line: usize| known.get(line).and_then(LineReport::mean_ns);
         config.front.prior_ns = prior(0).or(config.front.prior_ns);
         for (device, line) in config.devices.iter_mut().zip(1..) {
@@ -165,6 +169,7 @@ impl Underway {
             reports: vec![LineReport::default(); lines.len()],
             feed: Some(feed),
             keeps_order,
+            stop,
             epoch,
             log,
             began: now,
@@ -205,6 +210,24 @@ impl Underway {
         self.feed.is_none()
     }
 
+    /// Whether nobody wants the rest of it.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        !self.has_ended() && self.stop.is_set()
+    }
+
+    /// Nothing more of it is made or handed over; `claims` are those under way.
+    pub(crate) fn cancel(&mut self, claims: Vec<Claim>) {
+        self.feed = None;
+        self.made.clear();
+        self.refuse(claims);
+    }
+
+    /// It is over without these, which is no loss of their producers'.
+    fn refuse(&mut self, claims: Vec<Claim>) {
+        let now = self.now();
+        claims.into_iter().for_each(|claim| self.state.refused(claim, now));
+    }
+
     /// Whether a producer that it has no batch for may go on to the next epoch.
     pub(crate) fn may_go_on(&self, prong: Prong) -> bool {
         self.has_ended() || self.state.may_go_on(prong, self.now())
@@ -229,11 +252,7 @@ impl Underway {
 
     /// Ends it, with the claims that are still under way.
     pub(crate) fn end(mut self, claims: Vec<Claim>) -> Collected {
-        let now = self.now();
-        for claim in claims {
-            // The epoch is over without it; that is no loss of the producer's.
-            self.state.refused(claim, now);
-        }
+        self.refuse(claims);
         let mut reports = self.reports.into_iter();
         let front = reports.next().unwrap_or_default();
         Collected { state: self.state, front, back: reports.collect(), log: self.log }

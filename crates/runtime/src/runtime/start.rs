@@ -98,6 +98,7 @@ impl Runtime {
             feed: made_in,
             log: EventLog::watched(moments_in),
             is_wanted: false,
+            stop: stop.clone(),
         };
         let bell = shared.bell.clone();
         let ways = Ways { commands, bell, number, notes: shared.notes };
