@@ -29,7 +29,7 @@ use bothends_core::ids::SampleId;
 use bothends_core::recipe::Recipe;
 use bothends_dataset::Table;
 use bothends_nvme::commands::{Admin, Blocks, MemoryRange, RangeSets};
-use bothends_nvme::host::Content;
+use bothends_nvme::host::{Content, Heard};
 use bothends_nvme::{Cqe, Data, Sqe, Status};
 use bothends_slots::{Completion, Job, JobId, Lost, Polled, Producer, Rejected, Slot};
 
@@ -158,7 +158,7 @@ impl Nvme {
     }
 
     /// What the session is about, on this device.
-    fn terms(&self, session: &Session) -> Result<Terms, CsdError> {
+    fn terms(&mut self, session: &Session) -> Result<Terms, CsdError> {
         let refused = |reason: String| CsdError::SessionRefused { reason };
         let drive = self.drive()?;
         let table = Table::decode(&session.manifest)
@@ -173,8 +173,18 @@ impl Nvme {
         );
         let device = (drive.memory_bytes, drive.transfer);
         let layout = Layout::new(device, sizes).map_err(refused)?;
-        let at = (&self.blocks, self.folder.as_deref());
-        let media = Media::of(&table, at, drive.media)?;
+        let (of_device, at) = (drive.media, (&self.blocks, self.folder.as_deref()));
+        let Self { carrier, floor, .. } = self;
+        // A controller takes a host for gone that lists files for a minute and says nothing.
+        let look = &mut || {
+            let hear = &mut |heard: Heard<'_>| {
+                if let Some(floor) = floor {
+                    floor.hear(heard);
+                }
+            };
+            carrier.pump(Instant::now(), hear)
+        };
+        let media = Media::of(&table, at, of_device, look)?;
         self.blocks.scratch.map_or(Ok(()), |scratch| media.spares(scratch))?;
         Ok(Terms {
             table,
@@ -537,5 +547,123 @@ impl Transport for Nvme {
     fn stats(&mut self) -> Result<DeviceStats, CsdError> {
         self.fuse.check()?;
         Ok(self.floor.as_ref().map_or_else(DeviceStats::default, Floor::stats))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use bothends_core::sample::{Encoding, Extent};
+    use bothends_dataset::TableBuilder;
+
+    use super::*;
+    use crate::words::address::MediaAt;
+
+    /// A way that leads nowhere, and counts how often somebody looks whether something has come. With the last look
+    /// it ends.
+    #[derive(Debug)]
+    struct Looked(Arc<AtomicU32>, u32);
+
+    impl Carrier for Looked {
+        fn send(
+            &mut self,
+            _: Sqe,
+            _: &Content,
+            _: Duration,
+        ) -> Result<Option<u16>, CsdError> {
+            Ok(None)
+        }
+
+        fn ask(
+            &mut self,
+            _: Sqe,
+            _: Content,
+            (doing, _): (&'static str, Instant),
+        ) -> Result<(Cqe, Vec<u8>), CsdError> {
+            Err(late(doing, Duration::ZERO))
+        }
+
+        fn pump(
+            &mut self,
+            _: Instant,
+            _: &mut dyn FnMut(Heard<'_>),
+        ) -> Result<(), CsdError> {
+            let n = self.0.fetch_add(1, Ordering::Relaxed) + 1;
+            if n < self.1 { Ok(()) } else { Err(late("keep alive", Duration::ZERO)) }
+        }
+
+        fn set_in_capsule(&mut self, _: u32) {}
+
+        fn most_bytes(&self) -> u32 {
+            u32::MAX
+        }
+
+        fn outlives(&self) -> bool {
+            false
+        }
+    }
+
+    const N_FILES: u64 = 300;
+
+    fn nvme(folder: &std::path::Path, carrier: Looked) -> Nvme {
+        let blocks = BlockUse { media: MediaAt::DataRoot, scratch: None };
+        let at = (Duration::from_secs(10), Some(folder.to_owned()));
+        let mut own = Nvme::of(Box::new(carrier), blocks, at);
+        let drive = Drive {
+            name: String::new(),
+            emulated: true,
+            blocks: 1,
+            media: (N_FILES, 4096),
+            memory: 2,
+            memory_bytes: 64 << 20,
+            programs: 3,
+            program: 0,
+            range_sets: 2,
+            transfer: 1 << 20,
+        };
+        let capabilities = Capabilities {
+            protocol_version: PROTOCOL_VERSION,
+            name: String::new(),
+            emulated: true,
+            ops: Vec::new(),
+            slots: SLOTS,
+            max_batch_bytes: u64::MAX,
+            features: Vec::new(),
+        };
+        own.found = Some((capabilities, drive));
+        own
+    }
+
+    /// Or a folder that takes longer to list than a keep-alive is awaited could never be served.
+    #[test]
+    fn the_device_is_looked_after_while_a_folder_is_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        for n in 0..N_FILES {
+            std::fs::write(folder.path().join(n.to_string()), b"x").unwrap();
+        }
+        let mut table = TableBuilder::new(Encoding::Opaque);
+        let file = table.file("7").unwrap();
+        table.sample(Extent { file, offset: 0, len: 1 }, 0);
+        let session = Session {
+            recipe: String::new(),
+            recipe_hash: 0,
+            seed: 0,
+            sample_bytes: 1,
+            max_batch: 1,
+            manifest: table.build().unwrap().encode(),
+            job: None,
+            run: None,
+        };
+        let looks = Arc::new(AtomicU32::new(0));
+        let looked = |most| Looked(Arc::clone(&looks), most);
+        nvme(folder.path(), looked(u32::MAX)).terms(&session).unwrap();
+        assert_eq!(looks.swap(0, Ordering::Relaxed), 4, "every 64 of 300 entries");
+        let lost = nvme(folder.path(), looked(2)).terms(&session).unwrap_err();
+        assert!(lost.to_string().contains("keep alive"), "{lost}");
+        assert_eq!(looks.load(Ordering::Relaxed), 2, "it ends at once");
     }
 }

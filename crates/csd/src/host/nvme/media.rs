@@ -5,6 +5,7 @@
 //! and before any batch the host holds the device's bytes against its own (`Transport::attest`).
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,10 @@ use bothends_dataset::Table;
 
 use crate::CsdError;
 use crate::words::address::{BlockRange, BlockUse, MediaAt};
+
+/// Entries of a folder between two looks after the device. Even where each takes a tenth of a second, as over a slow
+/// network, a keep-alive is sent long before it is due.
+const BETWEEN_LOOKS: usize = 64;
 
 /// Blocks of the media that hold a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,30 +42,23 @@ pub(super) struct Media {
 }
 
 impl Media {
-    /// Of `table`, whose files are below `folder`, on `n_blocks` blocks.
+    /// Of `table`, whose files are below `folder`, on `n_blocks` blocks. Listing a folder may take minutes, in which
+    /// `look` is called again and again.
     ///
     /// # Errors
-    /// One line: the folder cannot be listed, or the blocks cannot hold its files.
+    /// One line: the folder cannot be listed, or the blocks cannot hold its files. That of `look`.
     pub(super) fn of(
         table: &Table,
         (at, folder): (&BlockUse, Option<&Path>),
         (n_blocks, block_bytes): (u64, u32),
+        look: &mut dyn FnMut() -> Result<(), CsdError>,
     ) -> Result<Self, CsdError> {
         let refused = |reason: String| CsdError::SessionRefused { reason };
         let n_files = table.n_files();
         let names = (0..n_files).map(|n| FileIdx(u32::try_from(n).unwrap_or(u32::MAX)));
         let folder = match &at.media {
             MediaAt::Image if n_files == 1 => {
-                let mut own = Self { first: vec![0], end: 0, n_blocks, block_bytes };
-                let samples = (0..table.n_samples()).map(SampleId);
-                let spans = samples.filter_map(|sample| own.span(table.extent(sample)));
-                let ends = spans.map(|own| own.first.saturating_add(own.n_blocks.into()));
-                // After its records a file may have an index.
-                let file = folder.map(|folder| folder.join(table.file_path(FileIdx(0))));
-                let bytes = file.and_then(|file| file.metadata().ok());
-                let whole = bytes.map_or(0, |own| own.len().div_ceil(block_bytes.into()));
-                own.end = ends.max().unwrap_or(0).max(whole);
-                return Ok(own);
+                return Self::image(table, folder, (n_blocks, block_bytes));
             }
             MediaAt::Image => {
                 return Err(refused(format!(
@@ -76,9 +74,12 @@ impl Media {
                 )
             })?,
         };
-        let files = files(folder).map_err(|(path, source)| {
-            let path = path.display();
-            refused(format!("the folder {path}, which tells what is on the device, cannot be read: {source}"))
+        let files = list(folder, look).map_err(|unlisted| match unlisted {
+            Unlisted::Ended(error) => error,
+            Unlisted::Unreadable(path, source) => {
+                let path = path.display();
+                refused(format!("the folder {path}, which tells what is on the device, cannot be read: {source}"))
+            }
         })?;
         let mut begins = HashMap::with_capacity(files.len());
         let mut next = 0_u64;
@@ -108,6 +109,32 @@ impl Media {
         Ok(Self { first, end: next, n_blocks, block_bytes })
     }
 
+    /// Of the one file of `table`, which is on the device from its first block on.
+    fn image(
+        table: &Table,
+        folder: Option<&Path>,
+        (n_blocks, block_bytes): (u64, u32),
+    ) -> Result<Self, CsdError> {
+        let block = u64::from(block_bytes);
+        let path = table.file_path(FileIdx(0));
+        let extents = (0..table.n_samples()).map(|id| table.extent(SampleId(id)));
+        let ends = extents.filter_map(|own| own.offset.checked_add(own.len.into()));
+        let records_end = ends.max().unwrap_or(0).div_ceil(block);
+        // A device may lack the rest of a file that is not whole blocks: then the host makes the samples in there.
+        if records_end > n_blocks.saturating_add(1) {
+            return Err(CsdError::OtherData {
+                what: format!(
+                    "the records of {path} take {records_end} blocks, and the device has {n_blocks}"
+                ),
+            });
+        }
+        // After its records a file may have an index.
+        let file = folder.and_then(|folder| folder.join(&path).metadata().ok());
+        let file_end = file.map_or(0, |own| own.len().div_ceil(block));
+        let end = records_end.max(file_end);
+        Ok(Self { first: vec![0], end, n_blocks, block_bytes })
+    }
+
     /// Makes sure that nothing of the data set is in `scratch`, and that the device has it.
     ///
     /// # Errors
@@ -131,8 +158,11 @@ impl Media {
         let file = usize::try_from(extent.file.0).ok()?;
         let end = extent.offset.checked_add(extent.len.into())?;
         let n_blocks = end.div_ceil(block).checked_sub(extent.offset / block)?;
+        let first = self.first.get(file)?.checked_add(extent.offset / block)?;
+        // A copy from blocks that are not there would fail the whole batch.
+        first.checked_add(n_blocks).filter(|end| *end <= self.n_blocks)?;
         Some(Span {
-            first: self.first.get(file)?.checked_add(extent.offset / block)?,
+            first,
             n_blocks: u32::try_from(n_blocks).ok()?,
             offset: u32::try_from(extent.offset % block).ok()?,
         })
@@ -145,11 +175,35 @@ impl Media {
 /// # Errors
 /// A folder that cannot be read, and why.
 pub fn files(folder: &Path) -> Result<Vec<(PathBuf, u64)>, (PathBuf, io::Error)> {
+    let look = &mut || Ok::<(), Infallible>(());
+    list(folder, look).map_err(|unlisted| match unlisted {
+        Unlisted::Unreadable(path, source) => (path, source),
+        Unlisted::Ended(never) => match never {},
+    })
+}
+
+/// Why files are not listed.
+enum Unlisted<E> {
+    Unreadable(PathBuf, io::Error),
+    /// By whoever was called meanwhile.
+    Ended(E),
+}
+
+/// The same, and calls `look` every now and then, whose error ends it.
+fn list<E>(
+    folder: &Path,
+    look: &mut dyn FnMut() -> Result<(), E>,
+) -> Result<Vec<(PathBuf, u64)>, Unlisted<E>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
+    let mut n_entries = 0_usize;
     while let Some(folder) = folders.pop() {
-        let unreadable = |source| (folder.clone(), source);
+        let unreadable = |source| Unlisted::Unreadable(folder.clone(), source);
         for entry in folder.read_dir().map_err(unreadable)? {
+            n_entries += 1;
+            if n_entries.is_multiple_of(BETWEEN_LOOKS) {
+                look().map_err(Unlisted::Ended)?;
+            }
             let entry = entry.map_err(unreadable)?;
             let metadata = entry.metadata().map_err(unreadable)?;
             if metadata.is_dir() {
@@ -182,12 +236,33 @@ mod tests {
         let (media, scratch) = (MediaAt::Image, None);
         let at = BlockUse { media, scratch };
         let spares = |first, n_blocks| {
-            let media = Media::of(&table, (&at, Some(folder.path())), (10, 4096));
+            let at = (&at, Some(folder.path()));
+            let media = Media::of(&table, at, (10, 4096), &mut || Ok(()));
             media.unwrap().spares(BlockRange { first, n_blocks }).is_ok()
         };
         // Of a file that is not here its records are known.
         assert!(spares(2, 8) && !spares(1, 9) && !spares(2, 9));
         std::fs::write(folder.path().join("shard"), vec![0; 3 * 4096 + 1]).unwrap();
         assert!(spares(4, 6) && !spares(3, 7));
+    }
+
+    /// As of an image of 2.5 blocks on a device of two.
+    #[test]
+    fn a_record_in_blocks_that_are_not_there_is_nowhere() {
+        let mut table = TableBuilder::new(Encoding::Image);
+        let file = table.file("shard").unwrap();
+        let extent = |offset, len| Extent { file, offset, len };
+        table.sample(extent(0, 8192), 0);
+        table.sample(extent(8000, 300), 0);
+        table.sample(extent(8192, 2048), 0);
+        let table = table.build().unwrap();
+        let at = BlockUse { media: MediaAt::Image, scratch: None };
+        let on =
+            |n_blocks| Media::of(&table, (&at, None), (n_blocks, 4096), &mut || Ok(()));
+        let media = on(2).unwrap();
+        let is_there = |id| media.span(table.extent(SampleId(id))).is_some();
+        assert_eq!([0, 1, 2].map(is_there), [true, false, false]);
+        let refused = on(1).unwrap_err();
+        assert!(matches!(refused, CsdError::OtherData { .. }), "{refused}");
     }
 }
