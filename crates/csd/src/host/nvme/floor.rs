@@ -100,6 +100,7 @@ impl Floor {
             slot,
             next_row: 0,
             n_on_lanes: 0,
+            n_beyond: 0,
             bad: Vec::new(),
             damaged: Vec::new(),
             failed: None,
@@ -209,6 +210,7 @@ impl Floor {
                     work.slot[row * bytes..][..bytes].fill(0);
                     work.bad.push(u32::try_from(row).unwrap_or(u32::MAX));
                     work.next_row += 1;
+                    work.n_beyond += 1;
                 }
                 Next::Part(part) => {
                     let mut part = *part;
@@ -323,7 +325,7 @@ impl Floor {
         while let Some(at) = self.works.iter().position(is_done) {
             let Some(work) = self.works.remove(at) else { return };
             self.counted.jobs += 1;
-            self.counted.samples += work.job.samples.len() as u64;
+            self.counted.samples += work.n_samples();
             self.finished.push_back(work.finished());
             self.rest();
         }
@@ -429,10 +431,16 @@ fn time_of(bytes: u64) -> Duration {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a panic is the report")]
 
+    use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+    use bothends_core::sample::{Encoding, Extent};
+    use bothends_dataset::TableBuilder;
     use bothends_nvme::preprocess::{Head, Kind, Part as Place};
+    use bothends_slots::{Ring, RingConfig};
 
+    use super::super::lanes::Layout;
+    use super::super::media::Media;
     use super::*;
-    use crate::words::address::BlockRange;
+    use crate::words::address::{BlockRange, BlockUse, MediaAt};
 
     fn floor() -> Floor {
         let drive = Drive {
@@ -476,6 +484,52 @@ mod tests {
             answers: Vec::new(),
             samples: Sum::default(),
         }
+    }
+
+    fn job(id: u64, samples: &[u64]) -> Job {
+        Job {
+            id: JobId(id),
+            epoch: EpochIdx(0),
+            batch: BatchIdx(0),
+            samples: samples.iter().map(|id| SampleId(*id)).collect(),
+            need_ns: 0,
+        }
+    }
+
+    fn slot() -> HostSlot {
+        let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 4096 }).unwrap();
+        ring.take(Duration::ZERO).unwrap().host().unwrap()
+    }
+
+    /// Whoever revokes a batch, or has to make its rows, makes these samples.
+    #[test]
+    fn samples_that_the_device_did_not_make_are_not_counted() {
+        let mut table = TableBuilder::new(Encoding::Opaque);
+        let file = table.file("shard").unwrap();
+        table.sample(Extent { file, offset: 0, len: 4 }, 0);
+        // The device has eight blocks.
+        table.sample(Extent { file, offset: 8 * 4096, len: 4 }, 0);
+        let table = table.build().unwrap();
+        let at = BlockUse { media: MediaAt::Image, scratch: None };
+        let media = Media::of(&table, (&at, None), (8, 4096), &mut || Ok(())).unwrap();
+        let layout = Layout { records: 4096, table: 4096, results: 4096, most_items: 2 };
+        let recipe = (String::new(), 0);
+        let terms = Terms { table, media, recipe, seed: 0, sample_bytes: 4, layout };
+        let mut floor = floor();
+        floor.begin(job(0, &[1, 1]), slot());
+        floor.begin(job(1, &[0, 0]), slot());
+        floor.revoke(JobId(1));
+        floor.start(0, &terms);
+        floor.finish();
+        assert_eq!((floor.stats().jobs, floor.stats().samples), (2, 0));
+
+        floor.begin(job(2, &[0, 1, 0]), slot());
+        while floor.works[0].next_row < 3 {
+            floor.start(0, &terms);
+            floor.works[0].n_on_lanes = 0;
+        }
+        floor.finish();
+        assert_eq!((floor.stats().jobs, floor.stats().samples), (3, 2));
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub(super) struct Work {
     /// The first row that is on no lane yet.
     pub(super) next_row: usize,
     pub(super) n_on_lanes: usize,
+    /// Rows that are left to the host, for the device cannot have their records.
+    pub(super) n_beyond: usize,
     pub(super) bad: Vec<u32>,
     pub(super) damaged: Vec<u32>,
     pub(super) failed: Option<String>,
@@ -104,6 +106,12 @@ impl Run {
 }
 
 impl Work {
+    /// How many samples the device has made of it, or has found bad.
+    pub(super) fn n_samples(&self) -> u64 {
+        let all = self.next_row.saturating_sub(self.n_beyond) as u64;
+        if self.failed.is_none() { all } else { 0 }
+    }
+
     pub(super) fn finished(mut self) -> Finished {
         self.bad.sort_unstable();
         self.damaged.sort_unstable();
