@@ -22,8 +22,7 @@ pub enum MediaError {
         source: std::io::Error,
     },
     /// There is nothing in it.
-    #[error("the media {path} is empty; give a folder with files, or an image of at least \
-             {BLOCK_BYTES} bytes", path = path.display())]
+    #[error("the media {path} is empty; give a folder with files, or an image", path = path.display())]
     Empty {
         /// Which file or folder.
         path: PathBuf,
@@ -34,7 +33,8 @@ pub enum MediaError {
 const OPEN_FILES: usize = 64;
 
 /// What the blocks hold. Files lie one after the other, sorted by their paths, each from the beginning
-/// of a block on; what is left of its last block reads as zeros.
+/// of a block on; what is left of its last block reads as zeros. So does what an image lacks of its last block, until
+/// a host writes that.
 #[derive(Debug)]
 pub struct BlockMedia {
     parts: Vec<Part>,
@@ -90,7 +90,7 @@ impl BlockMedia {
         } else {
             let file = File::open(path).map_err(unreadable)?;
             let bytes = file.metadata().map_err(unreadable)?.len();
-            own.push(path.to_owned(), bytes - bytes % u64::from(BLOCK_BYTES));
+            own.push(path.to_owned(), bytes);
             if OpenOptions::new().write(true).open(path).is_ok() {
                 own.access = Access::ReadAndWrite;
             }
@@ -171,7 +171,13 @@ impl BlockMedia {
     }
 
     fn read_part(&self, nth: usize, from: u64, to: &mut [u8]) -> Result<(), Status> {
-        let there = self.parts[nth].bytes.saturating_sub(from);
+        let mut there = self.parts[nth].bytes.saturating_sub(from);
+        if there < to.len() as u64 && self.access == Access::ReadAndWrite {
+            // A host may have written the last block since, as a whole.
+            let file = self.file(nth).map_err(|_| Status::READ_ERROR)?;
+            let bytes = file.metadata().map_err(|_| Status::READ_ERROR)?.len();
+            there = there.max(bytes.saturating_sub(from));
+        }
         let n = usize::try_from(there).unwrap_or(usize::MAX).min(to.len());
         if n > 0 {
             let file = self.file(nth).map_err(|_| Status::READ_ERROR)?;
@@ -222,5 +228,28 @@ impl BlockMedia {
         }
         open.push((nth, Arc::clone(&file)));
         Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is the report")]
+
+    use super::*;
+
+    /// Its last record was cut off, and a batch that had it failed.
+    #[test]
+    fn an_image_may_end_within_a_block() {
+        let image = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(image.path(), [7; 10_240]).unwrap();
+        let media = BlockMedia::open(image.path()).unwrap();
+        assert_eq!(media.n_blocks(), 3);
+        let mut last = [1; 8192];
+        media.read(1, &mut last).unwrap();
+        assert!(last[..6144] == [7; 6144] && last[6144..] == [0; 2048]);
+        assert_eq!(media.read(3, &mut [0; 4096]), Err(Status::LBA_OUT_OF_RANGE));
+        media.write(2, &[9; 4096]).unwrap();
+        media.read(1, &mut last).unwrap();
+        assert!(last[..4096] == [7; 4096] && last[4096..] == [9; 4096]);
     }
 }
