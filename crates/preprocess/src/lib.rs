@@ -21,7 +21,8 @@ use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::sample::{Record, RecordPart, RowGroups, SampleKey};
 use bothends_nvme::Status;
 use bothends_nvme::preprocess::{
-    Groups, Head, Item, Made, Outcome, Parameters, Part, RECORDS, RESULTS, Results, TABLE,
+    Groups, Head, Item, Kind, Made, Outcome, Parameters, Part, RECORDS, RESULTS, Results,
+    TABLE,
 };
 use bothends_ops::{DecodeRoom, OpsError, PixelLimit, Room, SampleFault, Scratch};
 use twox_hash::XxHash3_64;
@@ -132,10 +133,28 @@ pub trait Memory {
 pub struct Done {
     /// Items that were answered.
     pub n_items: u32,
-    /// Bytes of their records.
+    /// Bytes of those records that are not coded as an image file is: pixels, bytes as they are, row groups of a store.
+    pub bytes: u64,
+    /// Bytes of the others.
     pub coded_bytes: u64,
     /// Pixels of the images that were decoded.
     pub pixels: u64,
+}
+
+impl Done {
+    /// Counts a record of that kind, of which so many pixels were decoded.
+    fn add(&mut self, kind: Kind, (item, pixels): (&Item, u64)) {
+        let bytes = u64::from(item.record.bytes);
+        match kind {
+            Kind::Image => {
+                let is_coded = item.groups.is_none();
+                self.coded_bytes += if is_coded { bytes } else { 0 };
+                self.bytes += if is_coded { 0 } else { bytes };
+                self.pixels = self.pixels.saturating_add(pixels);
+            }
+            Kind::Planar { .. } | Kind::Opaque => self.bytes += bytes,
+        }
+    }
 }
 
 /// Makes the samples of an execution, as long as [`Memory::check`] lets it.
@@ -175,6 +194,7 @@ fn make_all(
     let has_room = memory.range_bytes(RESULTS)? >= head.sample_bytes;
     sample.resize(if has_room { head.sample_bytes as usize } else { 0 }, 0);
     let (mut sum, mut hash) = (Results::default(), XxHash3_64::new());
+    let mut done = Done { n_items: head.n_items, bytes: 0, coded_bytes: 0, pixels: 0 };
     let mut all = Vec::with_capacity(items.len());
     for item in &items {
         memory.check()?;
@@ -187,6 +207,7 @@ fn make_all(
                 made = bench.attempt(&head, table, (item, record), sample);
                 sum.coded_bytes += u64::from(item.record.bytes);
                 sum.pixels = sum.pixels.saturating_add(decoded(&made));
+                done.add(head.kind, (item, decoded(&made)));
             } else {
                 sample.fill(0);
             }
@@ -198,7 +219,7 @@ fn make_all(
     }
     (sum.n_items, sum.checksum) = (head.n_items, hash.finish());
     answer(&head, &sum, &all, memory)?;
-    Ok(Done { n_items: sum.n_items, coded_bytes: sum.coded_bytes, pixels: sum.pixels })
+    Ok(done)
 }
 
 /// Whether all of `part` is in range `n`.

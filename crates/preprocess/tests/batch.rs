@@ -186,6 +186,45 @@ fn a_batch_is_what_the_host_makes() {
     assert_eq!(sum.coded_bytes, coded as u64);
 }
 
+/// A model charges a decoder for coded images alone.
+#[test]
+fn records_that_are_no_coded_images_are_counted_apart() {
+    let mut batch = Batch::of(&images(3));
+    let coded: u64 = batch.items.iter().map(|item| u64::from(item.record.bytes)).sum();
+    let done = |batch: &Batch| {
+        let table = batch.table();
+        let mut results = vec![0; 4096 + batch.head.sample_bytes as usize * 3];
+        let mut ranges = batch.ranges(&table, &mut results);
+        run(&mut Bench::new(&Shared::default()), batch.head.parameters(), &mut ranges)
+            .unwrap()
+    };
+    let images = done(&batch);
+    assert_eq!((images.bytes, images.coded_bytes), (0, coded));
+    assert!(images.pixels > 0);
+
+    let sample_bytes = 3 * 32 * 32;
+    for (kind, name) in [
+        (Kind::Opaque, "raw"),
+        (Kind::Planar { channels: 3, height: 32, width: 32 }, "cifar10-train"),
+    ] {
+        batch.recipe = Recipe::builtin(name).unwrap();
+        let bytes = u32::try_from(batch.recipe.to_json().len()).unwrap();
+        let recipe = Part { at: 96, bytes };
+        let (items_at, recipe_hash) = (96 + bytes, batch.recipe.hash());
+        batch.head =
+            Head { kind, sample_bytes, recipe, items_at, recipe_hash, ..batch.head };
+        for (nth, item) in (0..).zip(&mut batch.items) {
+            item.record.bytes = sample_bytes;
+            item.out_at = 4096 + nth * sample_bytes;
+            item.checksum = None;
+        }
+        let records = done(&batch);
+        let bytes = u64::from(3 * sample_bytes);
+        assert_eq!((records.bytes, records.coded_bytes), (bytes, 0), "{name}");
+        assert_eq!(records.pixels, 0, "{name}");
+    }
+}
+
 #[test]
 fn an_execution_ends_before_the_first_item_for_which_it_may_not_go_on() {
     let batch = Batch::of(&images(3));

@@ -82,11 +82,13 @@ pub enum Work {
     Bytes(u64),
     /// Instructions of a program that was loaded.
     Fuel(u64),
-    /// Images: their coded bytes, and the pixels that were decoded.
-    Images {
-        /// Bytes of the coded images.
+    /// Records of samples. Those that are no coded images are no work of a decoder.
+    Records {
+        /// Bytes of records that are passed over as they are.
+        bytes: u64,
+        /// Bytes of coded images.
         coded_bytes: u64,
-        /// Pixels that they have.
+        /// Pixels of the images that were decoded.
         pixels: u64,
     },
 }

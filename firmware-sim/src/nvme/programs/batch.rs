@@ -41,11 +41,9 @@ impl Program for Batches {
         let done = run(&mut bench, parameters, &mut Ranges(call));
         self.benches.lock().unwrap_or_else(PoisonError::into_inner).push(bench);
         let done = done?;
-        let (coded_bytes, pixels) = (done.coded_bytes, done.pixels);
-        Ok(Done {
-            value: done.n_items.into(),
-            work: Work::Images { coded_bytes, pixels },
-        })
+        let bothends_preprocess::Done { n_items, bytes, coded_bytes, pixels } = done;
+        let work = Work::Records { bytes, coded_bytes, pixels };
+        Ok(Done { value: n_items.into(), work })
     }
 }
 
