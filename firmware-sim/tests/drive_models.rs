@@ -344,6 +344,42 @@ fn a_drive_is_awake_while_a_program_runs() {
     assert_eq!(own.begin(again_ns), again_ns + 90_000);
 }
 
+/// Or a command would have arrived when somebody read the log, and not be late.
+#[test]
+fn who_looks_at_a_drive_moves_no_command() {
+    let config = {
+        let mut config = preset::load("970-pro").unwrap();
+        config.sleep =
+            Some(SleepConfig { power_mw: 0, after_ns: 5_000_000, wake_ns: 90_000 });
+        config
+    };
+    let reads = |looked: bool| {
+        let mut own = Drive::new(config.clone(), N_BLOCKS);
+        let first = own.take(0, &small(0)).end_ns;
+        if looked {
+            own.vitals(200_000_000);
+        }
+        [first, own.take(0, &small(1)).end_ns, own.take(100, &small(2)).end_ns]
+    };
+    assert_eq!(reads(true), reads(false));
+}
+
+/// A program is told of when it has run, and other commands come meanwhile.
+#[test]
+fn a_drive_is_busy_while_a_program_runs() {
+    use bothends_firmware_sim::compute::Effort;
+    let (mut own, config) = drive("newport");
+    let fuel = 2 * config.work.unwrap().fuel_per_s;
+    own.begin(0);
+    own.vitals(1_000_000_000);
+    own.take(1_990_000_000, &small(0));
+    let seen = own.vitals(1_990_000_000).busy_ns;
+    assert!((1_990_000_000..2_000_000_000).contains(&seen), "{seen} ns while it runs");
+    let end_ns =
+        own.take(0, &Demand::Execute(Effort { fuel, ..Effort::default() })).end_ns;
+    assert_eq!(own.vitals(3_000_000_000).busy_ns, end_ns, "and no more than that");
+}
+
 fn demand() -> impl Strategy<Value = Demand> {
     let blocks = || (0_u64..1000, 1_u64..40).prop_map(|(first, n)| Blocks { first, n });
     prop_oneof![

@@ -71,6 +71,9 @@ pub struct Drive {
     meter: Meter,
     /// Programs that have begun and have not been taken yet.
     n_running: u32,
+    /// When the last command arrived: none arrives before it. Who only looks at the drive leaves it as it is.
+    asked_ns: u64,
+    /// Until when energy is counted.
     now_ns: u64,
     busy_until_ns: u64,
 }
@@ -107,6 +110,7 @@ impl Drive {
             sleep: config.sleep.map(Sleep::new),
             meter: Meter::default(),
             n_running: 0,
+            asked_ns: 0,
             now_ns: 0,
             busy_until_ns: 0,
         }
@@ -115,9 +119,9 @@ impl Drive {
     /// An execution that has arrived at `at_ns` begins: from when on the device is awake for it. [`Drive::take`] is told
     /// of it when it has run, with that time; until then the device does not sleep.
     pub fn begin(&mut self, at_ns: u64) -> u64 {
-        self.now_ns = self.now_ns.max(at_ns);
-        let wake_ns = self.wake();
-        self.look();
+        self.arrive(at_ns);
+        let wake_ns = self.wake(self.asked_ns);
+        self.meter.worked(at_ns, self.now_ns);
         self.n_running += 1;
         at_ns.saturating_add(wake_ns)
     }
@@ -126,12 +130,11 @@ impl Drive {
     /// arrive with it; an execution, which occupies nothing but a core, is told of when it has run, and keeps
     /// its time.
     pub fn take(&mut self, at_ns: u64, demand: &Demand) -> Passage {
-        self.now_ns = self.now_ns.max(at_ns);
+        let slowdown_milli = self.arrive(at_ns);
         let is_told_later = matches!(demand, Demand::Execute(_));
-        let at_ns = if is_told_later { at_ns } else { self.now_ns };
-        let at_ns = at_ns.saturating_add(self.wake());
-        let slowdown_milli = self.look();
-        self.forget_before(self.now_ns);
+        let arrived_ns = if is_told_later { at_ns } else { self.asked_ns };
+        let at_ns = arrived_ns.saturating_add(self.wake(self.asked_ns));
+        self.forget_before(self.asked_ns);
         let mut busy = Busy::default();
         let mut start_ns = at_ns;
         let end_ns = match demand {
@@ -174,15 +177,13 @@ impl Drive {
         if let Some(sleep) = &mut self.sleep {
             sleep.work_until(self.busy_until_ns);
         }
-        self.meter.worked(self.now_ns, end_ns);
+        self.meter.worked(arrived_ns, end_ns);
         Passage { end_ns, busy }
     }
 
     /// How the device is at `at_ns`.
     pub fn vitals(&mut self, at_ns: u64) -> Vitals {
-        self.now_ns = self.now_ns.max(at_ns);
-        self.wake();
-        self.look();
+        self.look(at_ns);
         let energy_pj = self.total_pj(self.now_ns);
         let (kelvin, is_hot) = match &self.thermal {
             Some(thermal) => (thermal.kelvin(), thermal.is_hot()),
@@ -203,19 +204,32 @@ impl Drive {
         self.busy_until_ns
     }
 
-    /// How long it takes to wake; accounts for the sleep until now.
-    fn wake(&mut self) -> u64 {
-        let Some(sleep) = &mut self.sleep else { return 0 };
-        if self.n_running > 0 {
-            sleep.work_until(self.now_ns);
-        }
-        let slept = sleep.look(self.now_ns);
-        self.power.slept(slept.for_ns, sleep.power_mw());
-        slept.wake_ns
+    /// How long it takes to wake for a command that arrives at `at_ns`.
+    fn wake(&self, at_ns: u64) -> u64 {
+        self.sleep.as_ref().map_or(0, |sleep| sleep.wake_ns(at_ns))
     }
 
-    /// Takes in the energy until now; says how slow work is because of it, in thousandths.
-    fn look(&mut self) -> u64 {
+    /// A command arrives; says how slow work is, in thousandths.
+    fn arrive(&mut self, at_ns: u64) -> u64 {
+        self.asked_ns = self.asked_ns.max(at_ns);
+        self.look(at_ns)
+    }
+
+    /// Takes in sleep and energy until `at_ns`, or until when they are known already; says how slow work is because of
+    /// it, in thousandths.
+    fn look(&mut self, at_ns: u64) -> u64 {
+        let before_ns = self.now_ns;
+        self.now_ns = before_ns.max(at_ns);
+        if self.n_running > 0 {
+            // What a running program will come to is not known yet, but it is there.
+            self.meter.worked(before_ns, self.now_ns);
+        }
+        if let Some(sleep) = &mut self.sleep {
+            if self.n_running > 0 {
+                sleep.work_until(self.now_ns);
+            }
+            self.power.slept(sleep.look(self.now_ns), sleep.power_mw());
+        }
         self.active.look(self.now_ns);
         let energy_pj = self.total_pj(self.now_ns);
         self.meter.look(self.now_ns, energy_pj);

@@ -23,15 +23,6 @@ pub struct Sleep {
     seen_ns: u64,
 }
 
-/// What a command finds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slept {
-    /// For how long it has slept since it was asked last.
-    pub for_ns: u64,
-    /// How long it takes to wake.
-    pub wake_ns: u64,
-}
-
 impl Sleep {
     /// A device that is awake.
     #[must_use]
@@ -50,13 +41,21 @@ impl Sleep {
         self.idle_from_ns = self.idle_from_ns.max(end_ns);
     }
 
-    /// What somebody who asks at `now_ns` finds. Asking alone does not wake it.
-    pub fn look(&mut self, now_ns: u64) -> Slept {
-        let asleep_from = self.idle_from_ns.saturating_add(self.config.after_ns);
-        let for_ns = now_ns.saturating_sub(asleep_from.max(self.seen_ns));
+    /// For how long it has slept until `now_ns` since it was asked last. Asking alone does not wake it.
+    pub fn look(&mut self, now_ns: u64) -> u64 {
+        let for_ns = now_ns.saturating_sub(self.asleep_from_ns().max(self.seen_ns));
         self.seen_ns = self.seen_ns.max(now_ns);
-        let wake_ns = if now_ns > asleep_from { self.config.wake_ns } else { 0 };
-        Slept { for_ns, wake_ns }
+        for_ns
+    }
+
+    /// How long it takes to wake for a command that arrives at `at_ns`.
+    #[must_use]
+    pub fn wake_ns(&self, at_ns: u64) -> u64 {
+        if at_ns > self.asleep_from_ns() { self.config.wake_ns } else { 0 }
+    }
+
+    fn asleep_from_ns(&self) -> u64 {
+        self.idle_from_ns.saturating_add(self.config.after_ns)
     }
 }
 
@@ -68,11 +67,12 @@ mod tests {
     fn an_idle_device_sleeps_until_it_is_asked_and_each_moment_is_counted_once() {
         let config = SleepConfig { power_mw: 5, after_ns: 100, wake_ns: 7 };
         let mut sleep = Sleep::new(config);
-        assert_eq!(sleep.look(100), Slept { for_ns: 0, wake_ns: 0 });
-        assert_eq!(sleep.look(150), Slept { for_ns: 50, wake_ns: 7 });
-        assert_eq!(sleep.look(160), Slept { for_ns: 10, wake_ns: 7 }, "only looked at");
+        assert_eq!((sleep.look(100), sleep.wake_ns(100)), (0, 0));
+        assert_eq!((sleep.look(150), sleep.wake_ns(150)), (50, 7));
+        assert_eq!((sleep.look(160), sleep.wake_ns(160)), (10, 7), "only looked at");
+        assert_eq!(sleep.wake_ns(100), 0, "a command of before");
         sleep.work_until(1000);
-        assert_eq!(sleep.look(900), Slept { for_ns: 0, wake_ns: 0 });
-        assert_eq!(sleep.look(1200), Slept { for_ns: 100, wake_ns: 7 });
+        assert_eq!((sleep.look(900), sleep.wake_ns(900)), (0, 0));
+        assert_eq!((sleep.look(1200), sleep.wake_ns(1200)), (100, 7));
     }
 }
