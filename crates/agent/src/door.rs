@@ -13,9 +13,11 @@
 
 mod lobby;
 mod news;
+mod turns;
 
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -31,6 +33,7 @@ use bothends_csd::{Address, Busy, CsdError, Security, Serve};
 
 use crate::costs::Costs;
 use crate::door::lobby::{GLANCE, Lobby, Look, MOST_AT_ONCE, MOST_SILENT};
+use crate::door::turns::{after, is_full};
 use crate::memory::RETRY;
 use crate::server::{Asker, Registry, Server};
 
@@ -38,6 +41,9 @@ pub use news::News;
 
 /// How often a door looks whether it shall close.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How often a door looks whether a full directory has room again.
+const ROOM: Duration = Duration::from_millis(500);
 
 /// How long a device for one host takes to notice that it has left, at most.
 const HANDOVER: Duration = Duration::from_millis(500);
@@ -273,17 +279,21 @@ impl Door {
         stop: &AtomicBool,
         tell: &(dyn Fn(News<'_>) + Sync),
     ) -> Result<(), CsdError> {
+        let mut said_full = false;
         // A flag alone; nothing else is published with it.
         while !stop.load(Ordering::Relaxed) {
-            match (self.visit(hosts, stop, tell), visits) {
-                (Ok(None), _) => {}
-                (Ok(Some(Ended::Stopped)), _)
-                | (Ok(Some(Ended::HostGone)), Visits::Once) => break,
-                (Ok(Some(Ended::HostGone)), Visits::Always) => {}
-                (Err(error @ (CsdError::Place { .. } | CsdError::Foreign { .. })), _)
-                | (Err(error), Visits::Once) => return Err(error),
-                (Err(error), Visits::Always) => {
-                    tell(News::Complaint { from: None, error: &error });
+            match after(self.visit(hosts, stop, tell), visits) {
+                ControlFlow::Break(end) => return end,
+                ControlFlow::Continue(None) => said_full = false,
+                ControlFlow::Continue(Some(error)) => {
+                    let is_full = is_full(&error);
+                    if !(is_full && said_full) {
+                        tell(News::Complaint { from: None, error: &error });
+                    }
+                    said_full = is_full;
+                    if is_full {
+                        thread::sleep(ROOM);
+                    }
                 }
             }
         }

@@ -175,7 +175,8 @@ impl<C: Costs + 'static> Server<C> {
             costs: Mutex::new(costs),
             registry: Registry::default(),
         });
-        let own = Guest::of(&shared, Peer::default());
+        let seat = shared.state().enter();
+        let own = Guest::of(&shared, seat, Peer::default());
         let mut server = Self { shared, threads: Vec::new(), own };
         for worker_idx in 0..n_workers {
             let started = server.spawn(format!("be-agent-{worker_idx}"), Shared::work);
@@ -246,15 +247,17 @@ impl<C: Costs + 'static> Server<C> {
     /// # Errors
     /// All places are taken.
     pub fn guest_with(&self, peer: impl Into<Peer>) -> Result<Guest<C>, Busy> {
-        let state = self.shared.state();
+        let mut state = self.shared.state();
         let most = state.n_guests_most;
         // The server's own place is not counted.
         if state.seats.len() > most as usize {
             let reason = format!("it serves {most} hosts already, which is its limit");
             return Err(Busy { retry: RETRY, reason });
         }
+        // Before another looks how many there are.
+        let seat = state.enter();
         drop(state);
-        Ok(Guest::of(&self.shared, peer.into()))
+        Ok(Guest::of(&self.shared, seat, peer.into()))
     }
 
     /// The members of a pool that have announced themselves here.

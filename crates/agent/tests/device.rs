@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::path::{Path, PathBuf};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -47,6 +48,26 @@ fn the_server_conforms_in_process_with_any_number_of_workers() {
         let (_dir, exercise) = exercise();
         let server = server(exercise.root(), n_workers, 2);
         conformance::all(&mut Loopback::new(Box::new(server)), &exercise);
+    }
+}
+
+/// Each looked how many there were before any had come in.
+#[test]
+fn hosts_that_come_at_the_same_moment_are_no_more_than_are_served() {
+    let (_dir, exercise) = exercise();
+    let server = server(exercise.root(), 1, 2).with_sessions(1);
+    let n_hosts = 4;
+    let come = Barrier::new(n_hosts);
+    for _ in 0..200 {
+        let guests: Vec<_> = std::thread::scope(|scope| {
+            let host = || {
+                come.wait();
+                server.guest()
+            };
+            let hosts: Vec<_> = (0..n_hosts).map(|_| scope.spawn(host)).collect();
+            hosts.into_iter().filter_map(|it| it.join().unwrap().ok()).collect()
+        });
+        assert_eq!(guests.len(), 1);
     }
 }
 

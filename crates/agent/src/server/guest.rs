@@ -37,8 +37,12 @@ pub struct Guest<C: Costs> {
 }
 
 impl<C: Costs> Guest<C> {
-    pub(super) fn of(shared: &Arc<Shared<C>>, peer: Peer) -> Self {
-        let (id, bell) = shared.state().enter();
+    /// One that has entered, with this seat and bell.
+    pub(super) fn of(
+        shared: &Arc<Shared<C>>,
+        (id, bell): (SeatId, Arc<Condvar>),
+        peer: Peer,
+    ) -> Self {
         Self { shared: Arc::clone(shared), id, bell, peer }
     }
 
