@@ -221,7 +221,11 @@ impl<'a> Play<'a> {
 
     /// Continues to a moment at which the step begins.
     fn pass_to(&mut self, moment: Ns) {
-        while self.next_moment().is_some_and(|at| at <= moment) && self.advance() {
+        // What comes and goes all the time until then would be played to its end: `arm` says that it is stuck.
+        while self.agenda.n_events < self.most_events
+            && self.next_moment().is_some_and(|at| at <= moment)
+            && self.advance()
+        {
             self.act();
         }
         self.now = moment;

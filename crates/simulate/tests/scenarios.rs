@@ -5,6 +5,8 @@ use bothends_core::epoch::Recovery;
 use bothends_core::select::StrategyConfig;
 use bothends_simulate::scenario::find;
 use bothends_simulate::{Scenario, table};
+use proptest::prelude::*;
+use proptest::sample::select;
 
 /// Integers and no noise, so that every figure can be checked by hand.
 const BY_HAND: &str = r#"{
@@ -176,4 +178,118 @@ fn ranks_are_as_fast_as_the_one_without_a_device() {
     let speedup = result.strategies[0].1.speedup.unwrap();
     assert!((0.99..1.02).contains(&speedup), "{speedup}");
     assert_eq!((result.ranks, result.devices), (4, 4));
+}
+
+/// 20 steps of 10^9 s are more nanoseconds than a u64 holds, and so are the workers' together; and ranks
+/// that wait for each other waited for a device that came and went all that time.
+#[test]
+fn times_of_a_billion_seconds_are_played() {
+    let of = |replace: &[(&str, &str)]| {
+        let mut json =
+            BY_HAND.replace(r#""batches": 30"#, r#""batches": 20, "ranks": 2"#);
+        for (from, to) in replace {
+            assert!(json.contains(from), "{from}");
+            json = json.replace(from, to);
+        }
+        let scenario = Scenario::from_json("long.json", &json).unwrap();
+        scenario.run(&strategies(&["cpu", "ordered"]), &mut |_| {})
+    };
+    let step = (r#""step_s": 0.25"#, r#""step_s": 1e9"#);
+    assert!(of(&[step]).strategies.iter().all(|(_, result)| result.seconds > Some(1e9)));
+    let host = r#""host": { "batch_s": 5e6, "workers": 4096, "#;
+    of(&[(r#""host": { "batch_s": 1, "workers": 1, "#, host)]);
+    let absence =
+        r#""slots": 2, "absence": { "first_s": 0, "for_s": 1e-9, "every_s": 1 }"#;
+    let steady = (r#""steady": true"#, r#""steady": false"#);
+    of(&[step, steady, (r#""slots": 2"#, absence)]);
+}
+
+/// One of the values at the ends of a key's range, or one between them.
+fn ends(values: &[&'static str]) -> impl Strategy<Value = &'static str> + use<> {
+    select(values.to_vec())
+}
+
+fn seconds() -> impl Strategy<Value = &'static str> {
+    ends(&["1e-9", "1", "1e9"])
+}
+
+const COUNTS: [&str; 3] = ["1", "3", "4294967295"];
+const BYTES: [&str; 3] = ["1", "1000", "18446744073709551615"];
+const FAULTS: [&str; 10] = [
+    "",
+    r#""die@50%""#,
+    r#""stall@10%""#,
+    r#""stall@10%:1e9""#,
+    r#""throttle@0%:1e-300""#,
+    r#""throttle@0%:1e300""#,
+    r#""slow-start", "late@100%""#,
+    r#""corrupt@100%""#,
+    r#""late@50%", "corrupt@50%""#,
+    r#""die@0%""#,
+];
+
+prop_compose! {
+    fn host()(
+        batch_s in seconds(), workers in ends(&["1", "4096"]), quota in ends(&COUNTS),
+        cv in ends(&["0", "0.1", "10"]), factor in ends(&["0.001", "1", "1000"]),
+        first in ends(&COUNTS), bytes in ends(&BYTES), has_records in any::<bool>(),
+    ) -> String {
+        let records = format!(r#", "records": {{ "link": 0, "batch_bytes": {bytes} }}"#);
+        let records = if has_records { records } else { String::new() };
+        format!(
+            r#"{{ "batch_s": {batch_s}, "workers": {workers}, "quota": {quota}, "cv": {cv},
+                 "slowdown": {{ "first_batches": {first}, "factor": {factor} }}{records} }}"#
+        )
+    }
+}
+
+prop_compose! {
+    fn device()(
+        batch_s in seconds(), cv in ends(&["0", "10"]), slots in ends(&COUNTS),
+        buffer in ends(&COUNTS), outputs in ends(&COUNTS), latency_s in ends(&["0", "1", "1e9"]),
+        faults in select(FAULTS.to_vec()), first_s in ends(&["0", "1e9"]), for_s in seconds(),
+        amplitude in ends(&["0", "0.99"]), period_s in seconds(), shard in ends(&["0", "9"]),
+    ) -> String {
+        let every_s = if for_s == "1e9" { ("1e8", "1e9") } else { (for_s, "1e9") };
+        format!(
+            r#"{{ "batch_s": {batch_s}, "cv": {cv}, "slots": {slots}, "buffer": {buffer},
+                 "outputs": {outputs}, "latency_s": {latency_s}, "faults": [{faults}], "link": 0,
+                 "absence": {{ "first_s": {first_s}, "for_s": {}, "every_s": {} }},
+                 "drift": {{ "amplitude": {amplitude}, "period_s": {period_s} }},
+                 "shard": {shard} }}"#,
+            every_s.0, every_s.1
+        )
+    }
+}
+
+prop_compose! {
+    fn at_the_ends()(
+        host in host(), device in device(), ranks in 1..3_u32, bytes_per_s in ends(&BYTES),
+        batch_bytes in ends(&BYTES), step_s in ends(&["0", "0.5", "1e9"]),
+        poll_s in ends(&["0", "1e9"]), slope in ends(&["0", "0.99"]),
+        recovery in ends(&["on", "off"]), known in any::<bool>(),
+    ) -> String {
+        format!(
+            r#"{{ "name": "ends", "about": "x", "steady": false, "batches": 6, "seeds": [1],
+                 "ranks": {ranks}, "host": {host}, "devices": [{device}],
+                 "links": [{{ "bytes_per_s": {bytes_per_s} }}], "batch_bytes": {batch_bytes},
+                 "accelerator": {{ "step_s": {step_s}, "poll_s": {poll_s} }}, "slope": {slope},
+                 "recovery": "{recovery}", "known": {known} }}"#
+        )
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 8, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    /// Nanoseconds of values that are all within their ranges added up to more than a u64 holds.
+    #[test]
+    fn a_scenario_at_the_ends_of_its_ranges_is_played(json in at_the_ends()) {
+        let scenario = Scenario::from_json("ends.json", &json).unwrap();
+        let all: Vec<_> = StrategyConfig::all().map(|(_, strategy)| strategy).into();
+        let results = scenario.run_epochs(2, &all, &mut |_| {});
+        prop_assert_eq!(results.len(), 2);
+    }
 }

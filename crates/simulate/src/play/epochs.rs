@@ -312,7 +312,7 @@ impl Epochs<'_> {
         epoch.out_of_order += u32::from(epoch.last > Some(batch));
         epoch.last = Some(batch);
         epoch.batches += 1;
-        epoch.busy_ns += step_ns;
+        epoch.busy_ns = epoch.busy_ns.saturating_add(step_ns);
     }
 
     /// The accelerator has finished a batch.
@@ -323,13 +323,13 @@ impl Epochs<'_> {
     /// A host worker has worked this long, for a batch or in vain.
     pub(super) fn host_worked(&mut self, task: &Task, work_ns: u64) {
         if let Some(epoch) = self.charged(task.epoch) {
-            epoch.host_ns += work_ns;
+            epoch.host_ns = epoch.host_ns.saturating_add(work_ns);
         }
     }
 
     pub(super) fn device_worked(&mut self, task: &Task, work_ns: u64) {
         if let Some(epoch) = self.charged(task.epoch) {
-            epoch.device_ns += work_ns;
+            epoch.device_ns = epoch.device_ns.saturating_add(work_ns);
         }
     }
 

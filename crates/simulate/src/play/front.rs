@@ -50,7 +50,8 @@ impl Play<'_> {
             let factor = self.slowdown()
                 * self.workers.noise.factor(host.cv)
                 * self.slope_at(task.batch());
-            let work_ns = scaled(host.batch_ns * u64::from(host.parallel.max(1)), factor);
+            let work_ns =
+                scaled(host.batch_ns.saturating_mul(host.parallel.max(1).into()), factor);
             self.workers.begun += 1;
             let here = self.records_cross();
             let waits_ns = here.since(self.now);
@@ -74,7 +75,8 @@ impl Play<'_> {
         let Some((link, at)) = &mut self.workers.link else { return work_ns };
         let ns = now.since(*at);
         *at = now;
-        let part = super::float(waits_ns) / super::float(waits_ns + work_ns.max(1));
+        let part = super::float(waits_ns)
+            / super::float(waits_ns.saturating_add(work_ns.max(1)));
         let bytes = self.world.host.records.map_or(0, |records| records.batch_bytes);
         let starved_ns = scaled(ns, part);
         link.saw(Seen { ns, starved_ns, bytes, in_flight_bytes: 0, wall_ns: now.0 });

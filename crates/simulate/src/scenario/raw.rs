@@ -274,7 +274,11 @@ fn device(
         link: raw.link,
         latency_ns: place.seconds("latency_s", raw.latency_s.unwrap_or(0.0))?,
         outputs: place.at_least_1("outputs", raw.outputs.unwrap_or(u32::MAX))?,
-        shard: raw.shard.filter(|shard| *shard < u16::MAX),
+        // One less than a u16 holds, as there is one shard more than the last one's number.
+        shard: raw
+            .shard
+            .map(|shard| place.within("shard", shard, 0..=u16::MAX - 1))
+            .transpose()?,
         prior,
         ..Device::steady(place.some_time("batch_s", raw.batch_s)?)
     })
@@ -443,6 +447,11 @@ mod tests {
                 "\"ranks\": [1]",
                 "\"ranks\": [2]",
                 "`devices[1].ranks` is 2; there are 2 ranks, and they count from 0",
+            ),
+            (
+                "\"shard\": 1",
+                "\"shard\": 65535",
+                "`devices[1].shard` is 65535; it must be from 0 to 65534",
             ),
             (
                 "\"every_s\": 3",
