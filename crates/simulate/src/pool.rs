@@ -31,7 +31,7 @@ pub use play::{PoolOutcome, play};
 pub use raw::{all, find};
 pub use table::pool_table;
 
-use crate::remote::nanoseconds;
+use crate::remote::{median, nanoseconds};
 use crate::result::LABEL;
 use crate::scenario::with_seeds;
 
@@ -171,8 +171,8 @@ pub struct PoolRow {
     pub fed: f64,
     /// Jain's index over what jobs got of the pool, relative to their fair share of it: 1 is fair.
     pub jain: f64,
-    /// The least that a job got, relative to its fair share.
-    pub least: f64,
+    /// The least that a job got, relative to its fair share, if any job may have a share.
+    pub least: Option<f64>,
     /// The part of the batches for which a consumer had to wait.
     pub missed: f64,
     /// The longest wait of a consumer in seconds, after its first batch.
@@ -278,17 +278,17 @@ impl PoolScenario {
         let seeds = self.seeds.iter();
         let outcomes: Vec<_> = seeds.map(|seed| play(world, variant, *seed)).collect();
         let of = |figure: &dyn Fn(&PoolOutcome) -> f64| {
-            let mut all: Vec<f64> = outcomes.iter().map(figure).collect();
-            all.sort_by(f64::total_cmp);
-            all.get(all.len() / 2).copied().unwrap_or(0.0)
+            median(outcomes.iter().map(figure).collect())
         };
+        let least = |it: &PoolOutcome| it.shares.iter().copied().min_by(f64::total_cmp);
+        let least: Vec<f64> = outcomes.iter().filter_map(least).collect();
         let takes: f64 = world.jobs.iter().map(|job| job.could_take(world.for_ns)).sum();
         PoolRow {
             variant: variant.name(),
             batches_per_s: of(&|it| float(it.n_delivered) / seconds(world.for_ns)),
             fed: of(&|it| float(it.n_delivered) / takes.max(1.0)),
             jain: of(&|it| jain(&it.shares)),
-            least: of(&|it| it.shares.iter().copied().fold(f64::INFINITY, f64::min)),
+            least: (!least.is_empty()).then(|| median(least)),
             missed: of(&|it| float(it.n_missed) / float(it.n_delivered.max(1))),
             longest_wait_s: of(&|it| seconds(it.longest_wait_ns)),
             ended_s: (outcomes.iter().all(|it| it.ended.is_some()))

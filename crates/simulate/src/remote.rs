@@ -24,7 +24,7 @@ pub use table::remote_table;
 
 use crate::result::LABEL;
 use crate::scenario::with_seeds;
-use play::median;
+pub(crate) use play::median;
 
 /// Records behind a link, with a name and the seeds with which they are fetched.
 #[derive(Debug, Clone)]

@@ -53,13 +53,41 @@ fn a_job_that_starves_gets_the_pool_next_to_jobs_that_are_fed() {
     let sum: u32 = got.iter().sum();
     assert!(f64::from(got[4]) >= 0.9 * f64::from(sum), "{got:?}");
     let row = row("pool-fed-and-starving", "by need");
-    assert!(row.busy >= 0.99 && row.least >= 0.95, "{row:?}");
+    assert!(row.busy >= 0.99 && row.least.unwrap() >= 0.95, "{row:?}");
+}
+
+#[test]
+fn the_median_of_two_seeds_is_between_them() {
+    let of = |seeds: &[u64]| {
+        let scenario =
+            PoolScenario { seeds: seeds.to_vec(), ..scenario("pool-two-shares") };
+        let rows = scenario.run().rows;
+        (rows[0].batches_per_s, rows[0].least.unwrap())
+    };
+    let (first, second, both) = (of(&[1]), of(&[2]), of(&[1, 2]));
+    assert_ne!(first, second, "any rule would do");
+    assert!((both.0 - f64::midpoint(first.0, second.0)).abs() < 1e-9, "{both:?}");
+    assert!((both.1 - f64::midpoint(first.1, second.1)).abs() < 1e-9, "{both:?}");
+}
+
+/// Its least share was infinite.
+#[test]
+fn of_jobs_that_need_no_pool_none_got_the_least() {
+    let file = scenario("pool-two-shares").file.to_string();
+    let fed = file.replace("\"host_batches_per_s\":5", "\"host_batches_per_s\":200");
+    assert_ne!(fed, file);
+    let mut scenario = PoolScenario::from_json("fed.json", &fed).unwrap();
+    scenario.variants.truncate(1);
+    let result = scenario.run();
+    assert_eq!(result.rows[0].least, None);
+    let table = pool_table(&result);
+    assert!(table.contains(" – ") && !table.contains("inf"), "{table}");
 }
 
 #[test]
 fn jobs_that_starve_get_at_least_0_95_of_their_fair_share() {
     let row = row("pool-two-shares", "by need");
-    assert!(row.least >= 0.95 && row.jain >= 0.999, "{row:?}");
+    assert!(row.least.unwrap() >= 0.95 && row.jain >= 0.999, "{row:?}");
     let got = of_pool("pool-two-shares", Policy::Need);
     let light: u32 = got[..3].iter().sum();
     let heavy: u32 = got[3..].iter().sum();
@@ -120,7 +148,10 @@ fn ranks_in_step_gain_the_more_the_more_they_are() {
 #[test]
 fn a_large_pool_is_fair_and_in_time() {
     let row = row("pool-large", "by need");
-    assert!(row.jain >= 0.99 && row.least >= 0.9 && row.missed <= 0.01, "{row:?}");
+    assert!(
+        row.jain >= 0.99 && row.least.unwrap() >= 0.9 && row.missed <= 0.01,
+        "{row:?}"
+    );
 }
 
 // ---- whatever happens ---------------------------------------------------------------------

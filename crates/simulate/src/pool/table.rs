@@ -60,7 +60,7 @@ fn line(row: &PoolRow) -> Vec<String> {
         format!("{:.0}", row.batches_per_s),
         format!("{:.3}", row.fed),
         format!("{:.4}", row.jain),
-        format!("{:.3}", row.least),
+        row.least.map_or_else(|| "–".to_owned(), |least| format!("{least:.3}")),
         format!("{:.2} %", row.missed * 100.0),
         format!("{:.2}", row.longest_wait_s),
         row.ended_s.map_or_else(|| "–".to_owned(), |at| format!("{at:.0}")),

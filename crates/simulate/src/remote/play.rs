@@ -179,7 +179,7 @@ impl Player {
 }
 
 /// The one in the middle; 0 of none.
-pub(super) fn median(mut figures: Vec<f64>) -> f64 {
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     let at = figures.len() / 2;
     match figures.get(at) {
