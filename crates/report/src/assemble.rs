@@ -27,7 +27,7 @@ impl From<&Recording> for ReportInput {
             date: header.date.clone(),
             version: header.version.clone(),
             config: header.config.by_name(),
-            alone: run.and_then(|run| alone(run, rate_of_accelerator)),
+            alone: run.and_then(|run| alone(run, recording)),
             energy: run.map(|run| run.energy.clone()).unwrap_or_default(),
             damaged: damaged(recording),
             fetches: recording.run.as_ref().and_then(|run| run.fetches),
@@ -59,12 +59,19 @@ fn audits(figures: &EpochResult) -> Audits {
     }
 }
 
-/// The rate of each prong by itself, and that of the accelerator.
-fn alone(run: &RunResult, accelerator_images_per_s: Option<f64>) -> Option<Alone> {
+/// The rate of each prong by itself, and that of the accelerator; `None` unless every prong was measured.
+fn alone(run: &RunResult, recording: &Recording) -> Option<Alone> {
+    let config = &recording.header.config;
+    let mut epochs = recording.epochs.iter().filter_map(|epoch| epoch.figures.as_ref());
+    let has_devices = !config.csd.is_empty() || epochs.any(|e| !e.back.is_empty());
+    let back_images_per_s = match has_devices {
+        true => Some(run.alone.back_images_per_s?),
+        false => None,
+    };
     Some(Alone {
         front_images_per_s: run.alone.front_images_per_s?,
-        back_images_per_s: run.alone.back_images_per_s.unwrap_or(0.0),
-        accelerator_images_per_s,
+        back_images_per_s,
+        accelerator_images_per_s: config.accelerator_images_per_s,
     })
 }
 
@@ -296,6 +303,22 @@ mod tests {
         ] {
             assert!(words.contains(said) && json.contains(said), "{said}");
         }
+    }
+
+    /// A device whose rate is relative to the host's has the host measured, and itself not: it was said to
+    /// make nothing, and the host's rate to be the best possible.
+    #[test]
+    fn what_a_device_makes_alone_is_not_nothing_where_nobody_measured_it() {
+        let mut recording = example::recording();
+        recording.run.as_mut().unwrap().alone.back_images_per_s = None;
+        assert_eq!(ReportInput::from(&recording).alone, None);
+        recording.header.config.csd.clear();
+        assert_eq!(ReportInput::from(&recording).alone, None, "the epochs had devices");
+        let epochs =
+            recording.epochs.iter_mut().filter_map(|epoch| epoch.figures.as_mut());
+        epochs.for_each(|figures| figures.back.clear());
+        let host = ReportInput::from(&recording).alone.unwrap();
+        assert_eq!(host.back_images_per_s, None);
     }
 
     #[test]

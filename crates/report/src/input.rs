@@ -63,8 +63,8 @@ pub enum Emulated {
 pub struct Alone {
     /// The host's workers alone.
     pub front_images_per_s: f64,
-    /// All devices alone.
-    pub back_images_per_s: f64,
+    /// All devices alone; absent if there are none.
+    pub back_images_per_s: Option<f64>,
     /// The accelerator; absent if it consumes everything at once.
     pub accelerator_images_per_s: Option<f64>,
 }
@@ -73,7 +73,7 @@ impl Alone {
     /// The best that any scheme could reach: both prongs at once, or the accelerator.
     #[must_use]
     pub fn bound_images_per_s(&self) -> f64 {
-        let together = self.front_images_per_s + self.back_images_per_s;
+        let together = self.front_images_per_s + self.back_images_per_s.unwrap_or(0.0);
         together.min(self.accelerator_images_per_s.unwrap_or(f64::INFINITY))
     }
 }

@@ -41,14 +41,16 @@ fn legend(input: &ReportInput) -> String {
     }
     if let Some(alone) = &input.alone {
         let front = number(alone.front_images_per_s);
-        let back = number(alone.back_images_per_s);
         let bound = number(alone.bound_images_per_s());
         legend += &format!(
             "<span class=\"key bound-mark\"></span>the best possible, {bound} images/s: the host \
-             alone makes {front} {}, the device alone {back} {}",
+             alone makes {front} {}",
             tag(MEASURED, input),
-            tag(Origin::MeasuredWith(&[Emulated::Device]), input),
         );
+        if let Some(rate) = alone.back_images_per_s {
+            let tag = tag(Origin::MeasuredWith(&[Emulated::Device]), input);
+            legend += &format!(", the device alone {} {tag}", number(rate));
+        }
         if let Some(rate) = alone.accelerator_images_per_s {
             let tag = tag(Origin::ModelOf(Emulated::Accelerator), input);
             legend += &format!(", the accelerator takes {} {tag}", number(rate));
@@ -56,4 +58,29 @@ fn legend(input: &ReportInput) -> String {
         legend.push_str(". ");
     }
     legend + &format!("Bars: {}</p>\n", tag(BOTH_ENDS, input))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    #[test]
+    fn the_best_possible_is_explained_by_what_was_measured_alone() {
+        let mut input = example::input();
+        let both = chart(&input);
+        assert!(
+            both.contains("the host alone makes") && both.contains("the device alone")
+        );
+        input.alone.as_mut().unwrap().back_images_per_s = None;
+        let host = chart(&input);
+        assert!(
+            host.contains("the host alone makes") && !host.contains("the device alone")
+        );
+        input.alone = None;
+        let unknown = chart(&input);
+        assert!(
+            !unknown.contains("the best possible") && !unknown.contains("bound-mark")
+        );
+    }
 }
