@@ -212,6 +212,32 @@ class Failing(Scripts):
         self.assertIn(f"ordered, 1 x newport: 2 of 2 runs ({why})", modelled)
         self.assertNotIn("measured", text[text.index("##"):])
 
+    def test_an_emulated_device_gains_and_loses_nothing_by_a_meter(self):
+        measured = {"source": "measured(rapl:package-0)", "low": 8.0, "joules": 8.0, "high": 8.0}
+        for name in ("alone", "with-device"):
+            made = json.loads((self.folder / f"{name}.json").read_text())
+            made["energy"]["totals"] = [measured, TOTAL]
+            for device in made["epochs"][0]["back"]:
+                device["emulated"] = True
+            (self.folder / f"{name}.json").write_text(json.dumps(made))
+        text = self.made(BOTH[1], *self.images("a"))
+        at = text.index(": modelled")
+        measured, modelled = text[text.index(": measured"):at], text[at:]
+        self.assertIn("| ordered, 1 x newport | 16.00 | 16.00 | 16.00 | - | no claim |", measured)
+        self.assertIn("Measured joules include the emulation of devices", measured)
+        self.assertNotIn("whole interval", measured)
+        self.assertNotIn("no claim", modelled)
+
+    def test_a_rank_has_its_part_of_what_a_meter_counts(self):
+        for name in ("alone", "with-device"):
+            made = json.loads((self.folder / f"{name}.json").read_text())
+            made["energy"]["totals"] = [{"source": "measured(x)", "low": 8.0, "joules": 8.0, "high": 8.0}, TOTAL]
+            made["energy"]["quantities"]["host"]["ranks"] = 4
+            (self.folder / f"{name}.json").write_text(json.dumps(made))
+        text = self.made(BOTH[1], *self.images("a"))
+        self.assertIn("| host alone | 4.00 | 4.00 | 4.00 | 1 |", text)
+        self.assertIn("| host alone | 2.00 | 4.00 | 6.00 | 1 |", text)
+
 
 class Options(Scripts):
     def test_numbers_below_their_range_are_refused(self):

@@ -226,13 +226,15 @@ impl Profile {
                 source: self.source(),
             }));
         };
-        let processor_seconds = seconds * f64::from(used.processors);
-        add("host processors, idle", Some(processor_seconds), &host.processor_idle_w);
+        // Ranks share what a machine draws at idle; of an unknown number, each one's part is unknown.
+        let shared = |amount: f64| used.ranks.map(|_| amount);
+        let processor_seconds = shared(seconds * used.processors);
+        add("host processors, idle", processor_seconds, &host.processor_idle_w);
         add("host processors, work", used.processor_seconds, &host.processor_work_w);
         let gb_seconds = used.memory_byte_seconds.map(|amount| amount / GB);
         add("host memory", gb_seconds, &host.memory_w_per_gb);
-        let tb_seconds = count(bytes.stored) / TB * seconds;
-        add("storage, idle", Some(tb_seconds), &storage.idle_w_per_tb);
+        let tb_seconds = shared(count(bytes.stored) / TB * seconds);
+        add("storage, idle", tb_seconds, &storage.idle_w_per_tb);
         let gb = |n_bytes| Some(count(n_bytes) / GB);
         add("storage, reads", gb(bytes.storage_read), &storage.read_j_per_gb);
         // A GPU's energy comes from its meter (`nvml`): no profile has coefficients for a GPU that
@@ -335,7 +337,7 @@ mod tests {
         Quantities {
             seconds: 10.0,
             host: HostQuantities {
-                processors: 8,
+                processors: 8.0,
                 processor_seconds: Some(30.0),
                 machine_processor_seconds: Some(40.0),
                 memory_byte_seconds: Some(20e9),
@@ -420,6 +422,18 @@ mod tests {
         );
         quantities.host.processor_seconds = None;
         assert_eq!(quantities.unknown()[0], "the host's CPU seconds");
+    }
+
+    /// What a machine draws at idle was charged in full to each of them.
+    #[test]
+    fn of_an_unknown_number_of_ranks_no_part_of_the_idle_power_is_known() {
+        let mut quantities = quantities();
+        quantities.host.ranks = None;
+        let figures = Profile::default().joules(&quantities);
+        let idle = ["host processors, idle", "storage, idle"];
+        assert!(figures.iter().all(|figure| !idle.contains(&figure.name.as_str())));
+        let unknown = "how many ranks share this machine (LOCAL_WORLD_SIZE says it)";
+        assert_eq!(quantities.unknown(), [unknown]);
     }
 
     #[test]

@@ -21,10 +21,14 @@ pub struct Quantities {
 }
 
 /// The host's part.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostQuantities {
-    /// CPUs that this process may use.
-    pub processors: u32,
+    /// Ranks on this machine, this process included; `None` where there are several and nobody says
+    /// how many of them are here.
+    #[serde(default = "one")]
+    pub ranks: Option<u32>,
+    /// CPUs of this process: those that it may use, divided by the ranks that may use the same ones.
+    pub processors: f64,
     /// CPU seconds of this process, user and system.
     pub processor_seconds: Option<f64>,
     /// The part of them in threads that read samples and make batches.
@@ -39,6 +43,31 @@ pub struct HostQuantities {
     pub machine_processor_seconds: Option<f64>,
     /// Memory of this process over time, in byte-seconds.
     pub memory_byte_seconds: Option<f64>,
+}
+
+/// Nothing counted yet, of a process that shares its machine with no other rank.
+impl Default for HostQuantities {
+    fn default() -> Self {
+        Self {
+            ranks: one(),
+            processors: 0.0,
+            processor_seconds: None,
+            front_processor_seconds: None,
+            receiving_processor_seconds: None,
+            feeding_processor_seconds: None,
+            machine_processor_seconds: None,
+            memory_byte_seconds: None,
+        }
+    }
+}
+
+/// What records that do not say it are of.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the default of a field that may be unknown"
+)]
+fn one() -> Option<u32> {
+    Some(1)
 }
 
 /// One device's part.
@@ -64,7 +93,7 @@ pub struct DeviceQuantities {
 /// Bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkBytes {
-    /// Samples of the data set, as stored.
+    /// Samples of the data set, as stored, divided by the ranks of this machine.
     pub stored: u64,
     /// Read by the host, from storage or from the page cache.
     pub storage_read: u64,
@@ -92,6 +121,11 @@ impl Quantities {
     #[must_use]
     pub fn unknown(&self) -> Vec<String> {
         let mut unknown = Vec::new();
+        if self.host.ranks.is_none() {
+            unknown.push(
+                "how many ranks share this machine (LOCAL_WORLD_SIZE says it)".to_owned(),
+            );
+        }
         if self.host.processor_seconds.is_none() {
             unknown.push("the host's CPU seconds".to_owned());
         }

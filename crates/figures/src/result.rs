@@ -464,7 +464,8 @@ pub struct Energy {
     pub joules_per_sample_low: Option<f64>,
     /// Upper end of what it may be.
     pub joules_per_sample_high: Option<f64>,
-    /// `measured(…)` with all domains added, or `modelled(PROFILE@VERSION)`.
+    /// `measured(…)` with all domains added and, of several ranks on a machine, by how many it was
+    /// divided; or `modelled(PROFILE@VERSION)`.
     pub joules_per_sample_source: Option<String>,
     /// The run's sums: at most one of each kind, the measured one first. Domains must not be added
     /// elsewhere, because some are parts of others.
@@ -480,9 +481,14 @@ pub struct Energy {
     /// What was counted.
     #[serde(default)]
     pub quantities: Quantities,
-    /// Meters that could not be read and quantities that could not be counted, one line each.
+    /// Meters that could not be read, quantities that could not be counted, and what figures must not be
+    /// taken for, one line each.
     #[serde(default)]
     pub remarks: Vec<String>,
+    /// Those of the remarks that are of meters which failed while they were read: their figures are
+    /// missing.
+    #[serde(default)]
+    pub failures: Vec<String>,
 }
 
 /// One energy figure.

@@ -6,10 +6,10 @@
 
 use bothends_figures::{Energy, EnergyDomain};
 
-use crate::ReportInput;
 use crate::figure::number;
 use crate::page::frame::{tick_label, ticks};
 use crate::page::markup::{self, bar_piece, escape, legend, origin_tag, share};
+use crate::{Emulated, ReportInput};
 
 /// The kind of a figure.
 struct Kind {
@@ -60,14 +60,48 @@ const PARTS: [(&str, &str, &[&str]); 6] = [
 
 /// One chart for each kind of figure.
 pub(crate) fn charts(input: &ReportInput) -> String {
-    let charts: String = KINDS.iter().map(|kind| chart(input, kind)).collect();
+    let charts: String = KINDS
+        .iter()
+        .map(|kind| match kind.is_measured() {
+            true => chart(input, kind) + &remarks(&input.energy.remarks),
+            false => chart(input, kind),
+        })
+        .collect();
     charts + &said_by_devices(&input.energy.devices)
+}
+
+/// What a reader of measured figures must know: which meters are missing, and what was metered besides.
+fn remarks(remarks: &[String]) -> String {
+    if remarks.is_empty() {
+        return String::new();
+    }
+    let remarks: Vec<String> = remarks.iter().map(|remark| escape(remark)).collect();
+    format!("<p class=\"nothing\">Remarks: {}.</p>\n", remarks.join("; "))
 }
 
 impl Kind {
     fn is_of(&self, source: &str) -> bool {
         let first = KINDS.iter().find(|kind| source.starts_with(kind.start));
         first.is_some_and(|first| first.name == self.name)
+    }
+
+    fn is_measured(&self) -> bool {
+        self.name == KINDS[0].name
+    }
+
+    /// Whether a ratio of two strategies' figures is the device's doing. A meter counts the emulation of
+    /// a device with the host, or does not know of it; a model knows both.
+    fn compares(&self, input: &ReportInput) -> bool {
+        !(self.is_measured() && input.emulated.contains(&Emulated::Device))
+    }
+
+    /// By how many images the energy of a run is divided, of which so many are its own: each rank of a
+    /// machine has the same meters, and images of its own. `None` where their number is not known.
+    fn n_images(&self, energy: &Energy, own: u64) -> Option<u64> {
+        match self.is_measured() {
+            true => Some(own.saturating_mul(energy.quantities.host.ranks?.into())),
+            false => Some(own),
+        }
     }
 
     /// The sum of this kind, and its parts from the largest to the smallest.
@@ -109,7 +143,10 @@ struct Account<'a> {
 fn chart(input: &ReportInput, kind: &Kind) -> String {
     let Kind { heading, name, nothing, .. } = kind;
     let tag = if kind.tag.is_empty() { String::new() } else { origin_tag(kind.tag) };
-    let of_run = || kind.account(&input.energy)?.chart(input.n_images());
+    let of_run = || {
+        let n_images = kind.n_images(&input.energy, input.n_images());
+        kind.account(&input.energy)?.chart(n_images)
+    };
     let body = match by_strategy(input, kind).or_else(of_run) {
         Some(chart) => chart,
         None if nothing.is_empty() => return String::new(),
@@ -124,20 +161,20 @@ fn chart(input: &ReportInput, kind: &Kind) -> String {
 fn by_strategy(input: &ReportInput, kind: &Kind) -> Option<String> {
     let mut rows = Vec::new();
     for (run, name) in input.runs.iter().zip(input.names()) {
-        let Some(account) = run.energy.as_ref().and_then(|e| kind.account(e)) else {
-            continue;
-        };
-        let Some(total) = account.total.as_ref().and_then(|t| t.per_image(run.samples))
+        let Some(energy) = &run.energy else { continue };
+        let account = kind.account(energy).zip(kind.n_images(energy, run.samples));
+        let Some((account, n_images)) = account else { continue };
+        let Some(total) = account.total.as_ref().and_then(|t| t.per_image(n_images))
         else {
             continue;
         };
-        let parts = account.by_part(run.samples);
+        let parts = account.by_part(n_images);
         rows.push((name, run.strategy == "cpu", total, parts));
     }
     rows.sort_by(|a, b| a.2.joules.total_cmp(&b.2.joules));
     let longest = longest(rows.iter().map(|(_, _, total, _)| total))?;
     let host = rows.iter().find(|(_, is_host, ..)| *is_host);
-    let host = host.map(|(_, _, total, _)| total.joules);
+    let host = host.filter(|_| kind.compares(input)).map(|(_, _, total, _)| total.joules);
     let mut chart = String::new();
     for (name, _, total, parts) in &rows {
         let (mut pieces, mut end) = (String::new(), 0.0);
@@ -160,7 +197,7 @@ fn by_strategy(input: &ReportInput, kind: &Kind) -> Option<String> {
 impl Account<'_> {
     /// Bars of joules with the total above and the axis below, followed by what is not in any sum; `None` if no
     /// joule was counted.
-    fn chart(&self, n_images: u64) -> Option<String> {
+    fn chart(&self, n_images: Option<u64>) -> Option<String> {
         let all = self.total.iter().chain(self.parts.iter().copied());
         let all = all.chain(self.beside.iter().copied());
         let longest = longest(all)?;
@@ -171,7 +208,8 @@ impl Account<'_> {
         };
         let mut rows = String::new();
         if let Some(total) = &self.total {
-            let of_all = total.per_image(n_images).map(|f| f.words("J/image"));
+            let of_all = n_images.and_then(|n_images| total.per_image(n_images));
+            let of_all = of_all.map(|f| f.words("J/image"));
             let of_all = of_all.map(|words| format!(" · {words}")).unwrap_or_default();
             let piece = bar_piece("total", 0.0, scaled(total.joules, longest));
             let words = format!("{}{of_all}", total.words("J"));
@@ -381,6 +419,43 @@ mod tests {
             let parts: f64 = energy.domains.iter().map(|figure| figure.joules).sum();
             assert!((parts - energy.totals[0].joules).abs() < 1e-9);
         }
+    }
+
+    /// Every strategy metered, with a device that is a process of this machine or a real one.
+    #[test]
+    fn what_a_meter_says_of_an_emulated_device_is_no_gain_or_loss() {
+        let mut input = compared();
+        for run in &mut input.runs {
+            let energy = run.energy.as_mut().unwrap();
+            for figure in &mut energy.domains {
+                "measured(rapl:package-0)".clone_into(&mut figure.source);
+            }
+            "measured(rapl:package-0)".clone_into(&mut energy.totals[0].source);
+        }
+        input.energy.remarks = vec!["measured joules include <1> device".to_owned()];
+        assert!(!chart(&input, &KINDS[0]).contains("the host alone"));
+        let charts = charts(&input);
+        let (measured, modelled) = charts.split_once(KINDS[1].heading).unwrap();
+        let remark = "Remarks: measured joules include &lt;1&gt; device.";
+        assert!(measured.contains(remark) && !modelled.contains("Remarks"), "{charts}");
+        input.emulated.retain(|part| *part != Emulated::Device);
+        assert!(chart(&input, &KINDS[0]).contains("0.833 × the host alone"));
+    }
+
+    #[test]
+    fn a_rank_has_its_part_of_what_the_meters_of_its_machine_counted() {
+        let mut input = one_run();
+        let per_image = |input: &ReportInput| {
+            let chart = chart(input, &KINDS[0]);
+            let (joules, _) = chart.split_once(" J/image")?;
+            joules.rsplit(' ').next()?.parse::<f64>().ok()
+        };
+        let alone = per_image(&input).unwrap();
+        input.energy.quantities.host.ranks = Some(4);
+        let one = per_image(&input).unwrap();
+        assert!((4.0 * one - alone).abs() < 0.01 * alone, "{one} of {alone}");
+        input.energy.quantities.host.ranks = None;
+        assert_eq!(per_image(&input), None);
     }
 
     #[test]

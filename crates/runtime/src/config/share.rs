@@ -217,6 +217,27 @@ impl Share {
         own.min(quota).max(1)
     }
 
+    /// Of the CPUs that this process may keep busy, those that are not other ranks': what none of
+    /// them is bound to is divided.
+    pub(crate) fn own_processors(&self, usable: u32) -> f64 {
+        let Self { ranks, processors } = self;
+        let (usable, n) = (f64::from(usable), f64::from(ranks.n.max(1)));
+        let own = if self.has_own_processors() { usable } else { usable / n };
+        // A control group holds all ranks of a machine.
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "2^53 are more than any machine has"
+        )]
+        let quota = processors.quota_milli.map(|milli| milli as f64 / 1000.0 / n);
+        own.min(quota.unwrap_or(f64::INFINITY))
+    }
+
+    /// The ranks on this machine, this process included; of `world` in all, `None` where nobody says
+    /// how many of them are here.
+    pub(crate) fn ranks_here(&self, world: u32) -> Option<u32> {
+        (world <= 1 || self.ranks.are_told()).then_some(self.ranks.n)
+    }
+
     /// Whether the launcher has given each rank processors of its own: then they are divided
     /// already. Slurm and MPI do so; torchrun's ranks inherit what it has, unless somebody bound
     /// them one by one.
@@ -319,6 +340,28 @@ mod tests {
             let why = share.why(workers);
             assert_eq!(why.is_some(), n_ranks > 1, "{why:?}");
         }
+    }
+
+    #[test]
+    fn the_processors_of_all_ranks_are_those_of_the_machine() {
+        for (n_ranks, usable) in [(1, 16), (3, 16), (8, 16), (8, 2)] {
+            let share = Share { ranks: torchrun(n_ranks), processors: whole(usable) };
+            let all = f64::from(n_ranks) * share.own_processors(usable);
+            assert!((all - f64::from(usable)).abs() < 1e-9, "{all} of {usable}");
+        }
+        // Bound to its own four of thirty-two; and all eight ranks may use eight together.
+        let bound = Processors { allowed: 4, is_bound: true, ..whole(32) };
+        let quota_milli = Some(8000);
+        for (processors, own) in
+            [(bound, 4.0), (Processors { quota_milli, ..bound }, 1.0)]
+        {
+            let share = Share { ranks: torchrun(8), processors };
+            assert!((share.own_processors(4) - own).abs() < 1e-9, "{own}");
+        }
+        let alone = Share { ranks: Ranks::ALONE, processors: whole(4) };
+        assert_eq!((alone.ranks_here(1), alone.ranks_here(8)), (Some(1), None));
+        let told = Share { ranks: torchrun(4), ..alone };
+        assert_eq!((told.ranks_here(8), told.ranks_here(1)), (Some(4), Some(4)));
     }
 
     #[test]

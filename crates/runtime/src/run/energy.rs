@@ -5,14 +5,16 @@
 //! and modelled figures stand side by side and are never added. What figures mean, and what a
 //! meter is, is documented in `bothends_energy`.
 
+mod said;
+
 use std::time::Instant;
 
 use bothends_accel::AccelConfig;
 use bothends_csd::{DeviceStats, EnergyReading};
 use bothends_energy::{
-    AcceleratorQuantities, DeviceKind, DeviceMeter, DeviceQuantities, EnergyError,
-    Figure, HostQuantities, LinkBytes, Meter, Metered, MeteredDomain, Part, Places,
-    Profile, Quantities, Reported, Session, Total, open, total,
+    AcceleratorQuantities, DeviceKind, DeviceMeter, DeviceQuantities, Figure,
+    HostQuantities, LinkBytes, Meter, Metered, MeteredDomain, Part, Places, Profile,
+    Quantities, Session, Total, open, total,
 };
 use bothends_figures::{Bytes, Energy, EnergyDomain, EpochResult, UsageSample};
 
@@ -23,6 +25,7 @@ use crate::run::observer::Observer;
 use crate::run::usage::byte_seconds;
 use crate::runtime::host::{Device, Runtime};
 use crate::threads::process;
+use said::{exact, joules, reported, said_by_devices};
 
 /// What a sum is called.
 const TOTAL: &str = "total";
@@ -50,7 +53,7 @@ impl Meters {
         observer: &mut dyn Observer,
     ) -> Result<Metering, RuntimeError> {
         let Self { mut meters, mut remarks } = self;
-        let mut idle = Vec::new();
+        let (mut idle, mut failures) = (Vec::new(), Vec::new());
         if let Some(lasting) = config.idle {
             if meters.is_empty() {
                 remarks.push(
@@ -61,7 +64,7 @@ impl Meters {
                 let session = Session::begin(meters)?;
                 std::thread::sleep(lasting);
                 let metered = session.end();
-                remarks.extend(metered.failures.iter().map(ToString::to_string));
+                failures.extend(metered.failures.iter().map(ToString::to_string));
                 let seconds = metered.seconds;
                 let watts =
                     |domain: MeteredDomain| (domain.source, domain.joules / seconds);
@@ -78,6 +81,7 @@ impl Meters {
             devices,
             idle,
             remarks,
+            failures,
         })
     }
 }
@@ -136,25 +140,6 @@ pub(crate) fn devices_say(runtime: &mut Runtime) -> Vec<EnergyDomain> {
     domains
 }
 
-#[expect(clippy::cast_precision_loss, reason = "2^53 microjoules are 9 GJ")]
-fn joules(energy_uj: u64) -> f64 {
-    energy_uj as f64 / 1e6
-}
-
-/// A figure that may be no other.
-fn exact(name: String, joules: f64, source: String) -> Figure {
-    Figure { name, joules, low: joules, high: joules, source }
-}
-
-fn reported(readings: &[EnergyReading]) -> Vec<Reported> {
-    let reported = |reading: &EnergyReading| Reported {
-        domain: reading.domain.clone(),
-        energy_uj: reading.energy_uj,
-        source: reading.source.clone(),
-    };
-    readings.iter().map(reported).collect()
-}
-
 /// What the run itself has counted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Amounts<'a> {
@@ -195,6 +180,8 @@ pub(crate) struct Metering {
     /// Watts of the idle machine by the source of each domain.
     idle: Vec<(String, f64)>,
     remarks: Vec<String>,
+    /// Meters that failed while the idle machine was metered.
+    failures: Vec<String>,
 }
 
 /// Where a stretch of a run that is metered by itself began.
@@ -250,18 +237,19 @@ impl Metering {
         after: &Used,
         counted: &Amounts<'_>,
     ) -> Energy {
-        let Self { session, began, before, devices, idle, mut remarks } = self;
+        let Self { session, began, before, devices, idle, mut remarks, mut failures } =
+            self;
         let metered = session.end();
         let seconds = began.elapsed().as_secs_f64();
         let span = Span { before: &before, after, seconds };
         let energy = span.energy(runtime, how, (&metered, &idle), counted);
-        let devices = said_by_devices(devices, after, &mut remarks);
+        let devices = said_by_devices(devices, &after.devices, &mut remarks);
         let said = whole_devices(runtime, &devices);
         remarks.extend(how.energy.profile.doubts(&energy.quantities, &said));
-        remarks.extend(metered.failures.iter().map(ToString::to_string));
-        remarks.extend(emulation(runtime, &metered));
+        failures.extend(metered.failures.iter().map(ToString::to_string));
+        remarks.extend(failures.iter().cloned());
         remarks.extend(energy.remarks);
-        Energy { devices, remarks, ..energy }
+        Energy { devices, remarks, failures, ..energy }
     }
 }
 
@@ -287,44 +275,62 @@ impl Span<'_> {
             seconds,
             devices: device_quantities(runtime, before, after, seconds),
             bytes: LinkBytes {
-                stored: stored_bytes(runtime),
+                stored: runtime.config.share.ranks.part_of(stored_bytes(runtime)),
                 storage_read: after.storage_read.saturating_sub(before.storage_read),
                 device_to_host: counted.bytes.device_to_host,
                 host_to_accelerator: counted.bytes.host_to_accelerator,
             },
             accelerator: accelerator(&how.accelerator, counted.busy_s, seconds),
-            host: host(before, after, counted),
+            host: host(runtime, before, after, counted),
         };
         let mut domains = measured(metered, idle, &quantities.host);
         let figures = how.energy.profile.joules(&quantities);
         domains.extend(figures.iter().cloned().map(EnergyDomain::from));
         let unknown = quantities.unknown();
-        let mut totals = Vec::new();
-        totals.extend(
-            total(&metered.domains)
-                .map(|Total { joules, source }| exact(TOTAL.to_owned(), joules, source)),
-        );
-        if unknown.is_empty() {
-            totals.push(modelled(&figures, &how.energy.profile));
-        }
+        let measured = total(&metered.domains)
+            .map(|Total { joules, source }| exact(TOTAL.to_owned(), joules, source));
+        let modelled =
+            unknown.is_empty().then(|| modelled(&figures, &how.energy.profile));
+        let sum = match &measured {
+            Some(sum) => part_of_rank(sum, quantities.host.ranks),
+            None => modelled.clone(),
+        };
         #[expect(clippy::cast_precision_loss, reason = "2^53 samples are beyond any run")]
         let samples = counted.samples as f64;
-        let sum = totals.first().filter(|_| counted.samples > 0);
+        let sum = sum.filter(|_| counted.samples > 0);
+        let unknown = unknown.iter().map(|what| format!("not counted here: {what}"));
         Energy {
-            joules_per_sample: sum.map(|sum| sum.joules / samples),
-            joules_per_sample_low: sum.map(|sum| sum.low / samples),
-            joules_per_sample_high: sum.map(|sum| sum.high / samples),
-            joules_per_sample_source: sum.map(|sum| sum.source.clone()),
-            totals,
+            joules_per_sample: sum.as_ref().map(|sum| sum.joules / samples),
+            joules_per_sample_low: sum.as_ref().map(|sum| sum.low / samples),
+            joules_per_sample_high: sum.as_ref().map(|sum| sum.high / samples),
+            joules_per_sample_source: sum.map(|sum| sum.source),
+            totals: measured.into_iter().chain(modelled).collect(),
             domains,
             devices: Vec::new(),
-            remarks: unknown
-                .iter()
-                .map(|what| format!("not counted here: {what}"))
-                .collect(),
+            failures: Vec::new(),
+            remarks: emulation(runtime, metered).into_iter().chain(unknown).collect(),
             quantities,
         }
     }
+}
+
+/// Of what the meters of a machine counted, one rank's part: every rank there reads the same meters, and
+/// has samples of its own. `None` where nobody says how many ranks there are.
+fn part_of_rank(machine: &Figure, ranks: Option<u32>) -> Option<Figure> {
+    let n = ranks?.max(1);
+    let part = |joules: f64| joules / f64::from(n);
+    let source = match n {
+        1 => machine.source.clone(),
+        n => format!("{}, divided by the {n} ranks of this machine", machine.source),
+    };
+    let Figure { joules, low, high, .. } = *machine;
+    Some(Figure {
+        joules: part(joules),
+        low: part(low),
+        high: part(high),
+        source,
+        ..machine.clone()
+    })
 }
 
 /// What a reader of measured figures must know: emulated devices are processes of this machine.
@@ -348,10 +354,17 @@ fn modelled(figures: &[Figure], profile: &Profile) -> Figure {
     }
 }
 
-fn host(before: &Used, after: &Used, counted: &Amounts<'_>) -> HostQuantities {
+fn host(
+    runtime: &Runtime,
+    before: &Used,
+    after: &Used,
+    counted: &Amounts<'_>,
+) -> HostQuantities {
     let epochs = counted.epochs.iter();
+    let share = runtime.config.share;
     HostQuantities {
-        processors: process::cores(),
+        ranks: share.ranks_here(runtime.config.rank.world),
+        processors: share.own_processors(process::cores()),
         processor_seconds: process::since(before.cpu_s, after.cpu_s),
         front_processor_seconds: all_of(epochs.clone().map(|epoch| epoch.front.cpu_s)),
         feeding_processor_seconds: all_of(epochs.clone().map(|epoch| epoch.feed_cpu_s)),
@@ -456,28 +469,6 @@ fn measured(
         .collect()
 }
 
-/// What the devices say that they used since the run began. One that says nothing now is
-/// remarked, and gives no figure.
-fn said_by_devices(
-    devices: Vec<Option<DeviceMeter>>,
-    after: &Used,
-    remarks: &mut Vec<String>,
-) -> Vec<EnergyDomain> {
-    let mut domains = Vec::new();
-    for (meter, stats) in devices.into_iter().zip(&after.devices) {
-        let Some(mut meter) = meter else { continue };
-        let Some(stats) = stats else {
-            remarks.push(format!("{} did not report what it has used", meter.name()));
-            continue;
-        };
-        match used_by(&mut meter, &reported(&stats.energy)) {
-            Ok(used) => domains.extend(used),
-            Err(error) => remarks.push(error.to_string()),
-        }
-    }
-    domains
-}
-
 /// The joules of each device as a whole where it said any, in the order of `device_quantities`.
 fn whole_devices(runtime: &Runtime, said: &[EnergyDomain]) -> Vec<Option<f64>> {
     let places = runtime.devices.iter().enumerate();
@@ -488,25 +479,25 @@ fn whole_devices(runtime: &Runtime, said: &[EnergyDomain]) -> Vec<Option<f64>> {
     places.filter(|(_, device)| !device.is_vacant()).map(whole).collect()
 }
 
-fn used_by(
-    meter: &mut DeviceMeter,
-    newest: &[Reported],
-) -> Result<Vec<EnergyDomain>, EnergyError> {
-    let before = meter.read()?;
-    meter.report(newest)?;
-    let after = meter.read()?;
-    let used = meter.domains().iter().zip(after.iter().zip(&before));
-    let used = used.map(|(domain, (after, before))| {
-        let name = format!("{} {}", meter.name(), domain.name);
-        let used = joules(after.energy_uj - before.energy_uj);
-        exact(name, used, domain.source.clone()).into()
-    });
-    Ok(used.collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every rank said the whole machine's joules for its own samples.
+    #[test]
+    fn the_joules_of_all_ranks_are_those_of_their_machine() {
+        let machine = exact(TOTAL.to_owned(), 800.0, "measured(rapl:package-0)".into());
+        let alone = part_of_rank(&machine, Some(1)).unwrap();
+        assert_eq!(alone, machine);
+        let one = part_of_rank(&machine, Some(8)).unwrap();
+        let each = [one.joules, one.low, one.high];
+        assert!(each.iter().all(|joules| (8.0 * joules - 800.0).abs() < 1e-9), "{one:?}");
+        // An image costs the same, whether one rank has all of them or eight an eighth each.
+        assert!((one.joules / 100.0 - alone.joules / 800.0).abs() < 1e-9, "{one:?}");
+        let source = "measured(rapl:package-0), divided by the 8 ranks of this machine";
+        assert_eq!(one.source, source);
+        assert_eq!(part_of_rank(&machine, None), None, "nobody says how many there are");
+    }
 
     #[test]
     fn a_measured_figure_is_three_numbers() {
@@ -553,35 +544,5 @@ mod tests {
         );
         let unknown = HostQuantities::default();
         assert_eq!(three(&unknown, &idle)[0], (500.0, Some(300.0), None));
-    }
-
-    fn says(energy_uj: u64) -> Reported {
-        let source = "modelled(state power × time)".to_owned();
-        Reported { domain: "device".to_owned(), energy_uj, source }
-    }
-
-    #[test]
-    fn a_device_is_charged_for_the_run_and_not_for_what_was_before() {
-        let mut meter =
-            DeviceMeter::new("device 0", DeviceKind::Emulated, vec![says(4_000_000)]);
-        let used = used_by(&mut meter, &[says(9_500_000)]).unwrap();
-        assert_eq!(used.len(), 1);
-        assert_eq!(used[0].name, "device 0 device");
-        assert!((used[0].joules - 5.5).abs() < 1e-9, "{used:?}");
-        assert!(used_by(&mut meter, &[says(1)]).is_err(), "a device that started anew");
-    }
-
-    #[test]
-    fn a_device_that_is_lost_is_remarked_and_gives_no_figure() {
-        let meter = DeviceMeter::new("device 0", DeviceKind::Real, vec![says(4_000_000)]);
-        let after = Used {
-            cpu_s: None,
-            machine_cpu_s: None,
-            storage_read: 0,
-            devices: vec![None],
-        };
-        let mut remarks = Vec::new();
-        assert!(said_by_devices(vec![Some(meter)], &after, &mut remarks).is_empty());
-        assert_eq!(remarks, ["device 0 did not report what it has used"]);
     }
 }
