@@ -3,6 +3,7 @@
 
 mod sizing;
 
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,9 @@ use crate::failed::{Failed, wrong};
 use crate::watch::bar::Bar;
 use crate::{file, say};
 
+/// Most bytes of a scenario's file: far more than the longest has.
+const MOST_SCENARIO_BYTES: u64 = 16 << 20;
+
 /// For so long nobody asks what is going on.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -34,7 +38,9 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Result<(), Failed> {
     let strategies = strategies(&args.strategy)?;
     let objective = args.objective.as_deref().map(str::parse).transpose();
     let objective = objective.map_err(wrong)?;
-    let Chosen { mut scenarios, remote, pools } = chosen(args)?;
+    let chosen = chosen(args)?;
+    check_flags(args, &chosen)?;
+    let Chosen { mut scenarios, remote, pools } = chosen;
     for scenario in &mut scenarios {
         override_with(args, objective, scenario);
     }
@@ -143,13 +149,7 @@ fn chosen(args: &SimulateArgs) -> Result<Chosen, Failed> {
         }
     }
     for path in &args.config {
-        if let Some(scenario) = RemoteScenario::load(path)? {
-            chosen.remote.push(scenario);
-        } else if let Some(scenario) = PoolScenario::load(path)? {
-            chosen.pools.push(scenario);
-        } else {
-            chosen.scenarios.push(Scenario::load(path)?);
-        }
+        chosen.add_file(path)?;
     }
     if let Some(n_seeds) = args.seeds {
         let remote = chosen.remote.iter_mut().map(|scenario| &mut scenario.seeds);
@@ -157,6 +157,48 @@ fn chosen(args: &SimulateArgs) -> Result<Chosen, Failed> {
         remote.chain(pools).for_each(|seeds| *seeds = (1..=n_seeds).collect());
     }
     Ok(chosen)
+}
+
+impl Chosen {
+    /// Adds the scenario of a file of any kind. It is read once: a pipe has nothing for a second reader.
+    fn add_file(&mut self, path: &Path) -> Result<(), Failed> {
+        let name = path.display().to_string();
+        let text = file::read(path, MOST_SCENARIO_BYTES)
+            .and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+        let json = text
+            .map_err(|source| ScenarioError::Unreadable { file: name.clone(), source })?;
+        if let Some(scenario) = RemoteScenario::of_its_kind(&name, &json)? {
+            self.remote.push(scenario);
+        } else if let Some(scenario) = PoolScenario::of_its_kind(&name, &json)? {
+            self.pools.push(scenario);
+        } else {
+            self.scenarios.push(Scenario::from_json(&name, &json)?);
+        }
+        Ok(())
+    }
+}
+
+/// Refuses flags that only scenarios of one job obey, where none is played.
+fn check_flags(args: &SimulateArgs, chosen: &Chosen) -> Result<(), Failed> {
+    let given = [
+        ("--strategy", !args.strategy.is_empty()),
+        ("--objective", args.objective.is_some()),
+        ("--recovery", args.recovery.is_some()),
+        ("--known", args.known.is_some()),
+        ("--epochs", args.epochs != 1),
+    ];
+    let flag = given.iter().find(|(_, is_given)| *is_given);
+    let remote = chosen.remote.iter().map(|scenario| &scenario.name);
+    let other = remote.chain(chosen.pools.iter().map(|scenario| &scenario.name)).next();
+    match (flag, other) {
+        (Some((flag, _)), Some(other)) if chosen.scenarios.is_empty() => {
+            Err(wrong(format!(
+                "`{flag}` is about scenarios of one job, and {other} has variants of its own; \
+                 leave it out"
+            )))
+        }
+        (Some(_), Some(_) | None) | (None, Some(_) | None) => Ok(()),
+    }
 }
 
 /// The name that was meant may be that of a remote scenario, or of one of a pool.
@@ -189,5 +231,75 @@ fn override_with(
             world.host.prior = prior;
             world.devices.iter_mut().for_each(|device| device.prior = prior);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Command};
+
+    fn args(more: &[&str]) -> SimulateArgs {
+        use clap::Parser as _;
+        let line = ["bothends", "simulate"].iter().chain(more);
+        let Command::Simulate(args) = Args::try_parse_from(line).unwrap().command else {
+            panic!("it is a simulation")
+        };
+        args
+    }
+
+    #[test]
+    fn flags_that_nothing_obeys_are_refused() {
+        for (flag, value) in [
+            ("--strategy", "ordered"),
+            ("--objective", "energy"),
+            ("--recovery", "off"),
+            ("--known", "off"),
+            ("--epochs", "3"),
+        ] {
+            for name in ["pool-large", "long-link"] {
+                let Err(Failed::Arguments(why)) =
+                    simulate(&args(&["--scenario", name, flag, value]))
+                else {
+                    panic!("{name} knows no {flag}")
+                };
+                let expected = format!(
+                    "`{flag}` is about scenarios of one job, and {name} has variants of its own; \
+                     leave it out"
+                );
+                assert_eq!(why, expected);
+            }
+            let both =
+                args(&["--scenario", "steady", "--scenario", "pool-large", flag, value]);
+            check_flags(&both, &chosen(&both).unwrap()).unwrap();
+        }
+        let plain = args(&["--scenario", "pool-large", "--seeds", "2"]);
+        check_flags(&plain, &chosen(&plain).unwrap()).unwrap();
+    }
+
+    /// `--config <(…)`: what was read once is gone.
+    #[test]
+    fn a_scenario_of_each_kind_comes_through_a_pipe() {
+        let folder = tempfile::tempdir().unwrap();
+        let configs =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/experiments");
+        for name in ["steady.json", "remote/long-link.json", "pool/pool-large.json"] {
+            let text = std::fs::read(configs.join(name)).unwrap();
+            let pipe = folder.path().join("pipe");
+            let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+            assert!(made.success());
+            let writer = std::thread::spawn({
+                let pipe = pipe.clone();
+                move || std::fs::write(pipe, text)
+            });
+            let mut chosen = Chosen::default();
+            chosen.add_file(&pipe).unwrap();
+            writer.join().unwrap().unwrap();
+            let Chosen { scenarios, remote, pools } = chosen;
+            assert_eq!(scenarios.len() + remote.len() + pools.len(), 1, "{name}");
+            std::fs::remove_file(&pipe).unwrap();
+        }
+        let endless = Chosen::default().add_file(Path::new("/dev/zero"));
+        assert!(matches!(endless, Err(Failed::Run(_)) | Err(Failed::Arguments(_))));
     }
 }

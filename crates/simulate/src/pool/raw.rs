@@ -1,8 +1,6 @@
 //! A pool scenario as in its file, and the only place with its defaults and ranges. Times are seconds in
 //! the file, and rates batches per second.
 
-use std::path::Path;
-
 use bothends_core::pool::lease::Policy;
 use bothends_core::pool::size::SizeConfig;
 use serde::Deserialize;
@@ -180,15 +178,13 @@ pub fn find(name: &str) -> Result<Option<PoolScenario>, ScenarioError> {
 }
 
 impl PoolScenario {
-    /// Reads the scenario of a file; `None` if it is not one of a pool, or cannot be read, which
-    /// `Scenario::load` explains.
+    /// Reads a scenario if it is one of a pool; `None` if it is of another kind, or no JSON, which
+    /// [`crate::Scenario::from_json`] explains. `file` is its name in errors.
     ///
     /// # Errors
     /// A [`ScenarioError`] that names the file and the key.
-    pub fn load(path: &Path) -> Result<Option<Self>, ScenarioError> {
-        let json = std::fs::read_to_string(path).unwrap_or_default();
-        let file = path.display().to_string();
-        if is_pool(&json) { Self::from_json(&file, &json).map(Some) } else { Ok(None) }
+    pub fn of_its_kind(file: &str, json: &str) -> Result<Option<Self>, ScenarioError> {
+        if is_pool(json) { Self::from_json(file, json).map(Some) } else { Ok(None) }
     }
 
     /// Reads a scenario; `file` is its name in errors.

@@ -1,8 +1,6 @@
 //! A remote scenario as in its file, and the only place with its defaults and ranges. Times are
 //! seconds in the file.
 
-use std::path::Path;
-
 use bothends_core::fetch::{Growth, Hedge};
 use bothends_core::ids::Ns;
 use serde::Deserialize;
@@ -82,15 +80,13 @@ pub fn find(name: &str) -> Result<Option<RemoteScenario>, ScenarioError> {
 }
 
 impl RemoteScenario {
-    /// Reads the scenario of a file; `None` if it is not one of records behind a link, or cannot be
-    /// read, which `Scenario::load` explains.
+    /// Reads a scenario if it is one of records behind a link; `None` if it is of another kind, or no JSON, which
+    /// [`crate::Scenario::from_json`] explains. `file` is its name in errors.
     ///
     /// # Errors
     /// A [`ScenarioError`] that names the file and the key.
-    pub fn load(path: &Path) -> Result<Option<Self>, ScenarioError> {
-        let json = std::fs::read_to_string(path).unwrap_or_default();
-        let file = path.display().to_string();
-        if is_remote(&json) { Self::from_json(&file, &json).map(Some) } else { Ok(None) }
+    pub fn of_its_kind(file: &str, json: &str) -> Result<Option<Self>, ScenarioError> {
+        if is_remote(json) { Self::from_json(file, json).map(Some) } else { Ok(None) }
     }
 
     /// Reads a scenario; `file` is its name in errors.
