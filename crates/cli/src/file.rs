@@ -96,6 +96,30 @@ pub(crate) fn check_distinct(named: &[(&str, Option<&Path>)]) -> Result<(), Fail
     Ok(())
 }
 
+/// Whether standard output takes one of these results, and the table is to stay out of it.
+///
+/// # Errors
+/// It would take two: nothing that reads it could tell them apart.
+pub(crate) fn printed(named: &[(&str, Option<&Path>)]) -> Result<Printed, Failed> {
+    let mut printed = named.iter().filter(|(_, path)| *path == Some(Path::new("-")));
+    match (printed.next(), printed.next()) {
+        (Some((first, _)), Some((second, _))) => Err(wrong(format!(
+            "`{first} -` and `{second} -` would both be written to standard output; give one of them a file"
+        ))),
+        (Some(_), None) => Ok(Printed::Result),
+        (None, _) => Ok(Printed::Table),
+    }
+}
+
+/// What a command writes to standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Printed {
+    /// What a program reads.
+    Result,
+    /// What people read.
+    Table,
+}
+
 /// The file that is meant, by whatever path. `None` for what takes several results one after another:
 /// standard output, a device, a pipe; and for a URL.
 fn place(path: &Path) -> Option<PathBuf> {
@@ -151,6 +175,21 @@ mod tests {
         }
         check(Path::new("here"), &std::env::current_dir().unwrap().join("here"))
             .unwrap_err();
+    }
+
+    #[test]
+    fn standard_output_takes_one_result_and_then_no_table() {
+        let at = Path::new;
+        let of = |json, report| {
+            printed(&[("--json", json), ("--report", report), ("--trace", None)])
+        };
+        assert_eq!(of(None, Some(at("x.html"))).unwrap(), Printed::Table);
+        assert_eq!(of(None, Some(at("-"))).unwrap(), Printed::Result);
+        assert_eq!(of(Some(at("-")), Some(at("x"))).unwrap(), Printed::Result);
+        let Err(Failed::Arguments(why)) = of(Some(at("-")), Some(at("-"))) else {
+            panic!("two documents are none")
+        };
+        assert!(why.starts_with("`--json -` and `--report -` would both"), "{why}");
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::BufReader;
+use std::path::Path;
 
 use bothends_core::one_line;
 use bothends_report::{Recording, ReportInput};
 
 use crate::args::show::ReportArgs;
 use crate::failed::Failed;
-use crate::file::{check_distinct, check_writable, write};
+use crate::file::{Printed, check_distinct, check_writable, printed, write};
 use crate::say;
 use crate::typed::page;
 
@@ -20,13 +21,16 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failed> {
         ("OUT.html", Some(&args.page)),
         ("--trace", args.trace.as_deref()),
     ])?;
+    let printed =
+        printed(&[("OUT.html", Some(&args.page)), ("--trace", args.trace.as_deref())])?;
     let path = &args.events;
     let events = File::open(path).map_err(|e| {
         anyhow::anyhow!("cannot open {}: {e}; check the path", path.display())
     })?;
     let recording = Recording::read(&mut BufReader::new(events))
         .map_err(|e| anyhow::anyhow!("{}: {}", path.display(), one_line(&e)))?;
-    for path in std::iter::once(&args.page).chain(&args.trace) {
+    let results = std::iter::once(&args.page).chain(&args.trace);
+    for path in results.filter(|path| *path != Path::new("-")) {
         check_writable(path)?;
     }
     let input = ReportInput::from(&recording);
@@ -34,7 +38,9 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failed> {
     if let Some(path) = &args.trace {
         write(path, &bothends_report::trace(&recording)?)?;
     }
-    say::text(bothends_report::table(&input).trim_end());
+    if printed == Printed::Table {
+        say::text(bothends_report::table(&input).trim_end());
+    }
     for gap in &input.gaps {
         say::note(&format!("note: {gap}"));
     }

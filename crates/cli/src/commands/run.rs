@@ -15,6 +15,7 @@ use bothends_runtime::{
 use crate::args::run::{ConsumerArgs, DataArgs, DeviceArgs, HostArgs, RankArgs, RunArgs};
 use crate::args::show::ShowArgs;
 use crate::failed::{Failed, wrong};
+use crate::file::Printed;
 use crate::flags::one_line;
 use crate::signals::{Received, Signal};
 use crate::typed::{check_has_devices, recipe, seconds, share, workers};
@@ -126,7 +127,15 @@ fn check_places(args: &RunArgs) -> Result<(), Failed> {
         ("--events", events),
         ("--checkpoint", &args.state.checkpoint),
     ];
-    file::check_distinct(&named.map(|(flag, path)| (flag, path.as_deref())))
+    file::check_distinct(&named.map(|(flag, path)| (flag, path.as_deref())))?;
+    printed(&args.show).map(drop)
+}
+
+/// What goes to standard output.
+fn printed(show: &ShowArgs) -> Result<Printed, Failed> {
+    let ShowArgs { json, report, trace, .. } = show;
+    let named = [("--json", json), ("--report", report), ("--trace", trace)];
+    file::printed(&named.map(|(flag, path)| (flag, path.as_deref())))
 }
 
 /// Writes the results where they were asked for. One that cannot be written keeps none of the others
@@ -157,7 +166,7 @@ fn show_result(
     if let Some(path) = &show.trace {
         keep(file::write(path, &bothends_report::trace(&recording)?));
     }
-    if show.json.as_deref() != Some(Path::new("-")) {
+    if printed(show)? == Printed::Table {
         say::text(&bothends_report::table(&input));
         for line in remarks(result) {
             say::text(&line);
@@ -556,6 +565,17 @@ mod tests {
                 let named = format!("`{first} one` and `{second} ./one` are one file");
                 assert!(why.starts_with(&named), "{why}");
             }
+        }
+    }
+
+    #[test]
+    fn no_two_results_go_to_standard_output() {
+        for (first, second) in
+            [("--json", "--report"), ("--json", "--trace"), ("--report", "--trace")]
+        {
+            let why = refusal(&[second, "-", first, "-"]);
+            let named = format!("`{first} -` and `{second} -` would both");
+            assert!(why.starts_with(&named), "{why}");
         }
     }
 
