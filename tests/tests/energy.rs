@@ -203,7 +203,7 @@ fn quantities_are_those_of_the_run() -> Result<()> {
 #[test]
 fn a_command_that_prints_watts_is_a_meter() -> Result<()> {
     let command = "command:sh -c 'echo 42'";
-    let result = result(&["--energy", command, "--energy-idle", "0.2"])?;
+    let result = result(&["--energy", command, "--energy-idle", "1"])?;
     let energy = &result["energy"];
     let metered = domains(energy, "measured(");
     ensure!(metered.len() == 1, "{metered:?}");
@@ -354,7 +354,7 @@ fn what_cannot_be_metered_or_modelled_is_one_line() -> Result<()> {
     refuses(
         &["--energy-idle=-1"],
         2,
-        "`--energy-idle` takes a number of seconds, 0 or more",
+        "`--energy-idle` takes a number of seconds from 0 to 86400, which are a day",
     )
 }
 

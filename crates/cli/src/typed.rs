@@ -20,10 +20,18 @@ const MOST_FILE_BYTES: u64 = 1 << 20;
 /// Most worker threads that make sense anywhere.
 const MOST_WORKERS: u32 = 4096;
 
+/// The longest that a flag may ask for: a day. Nobody waits for more, and multiples of it are no
+/// overflow.
+pub(crate) const MOST_SECONDS: f64 = 86_400.0;
+
 /// A number of seconds that a flag was given.
 pub(crate) fn seconds(flag: &str, value: f64) -> Result<Duration, Failed> {
-    Duration::try_from_secs_f64(value)
-        .map_err(|_| wrong(format!("`{flag}` takes a number of seconds, 0 or more")))
+    let asked = Duration::try_from_secs_f64(value).ok();
+    asked.filter(|asked| asked.as_secs_f64() <= MOST_SECONDS).ok_or_else(|| {
+        wrong(format!(
+            "`{flag}` takes a number of seconds from 0 to {MOST_SECONDS}, which are a day"
+        ))
+    })
 }
 
 /// Refuses a flag about devices, if one was given, where there are no devices.
@@ -124,6 +132,20 @@ mod tests {
             assert!(why.contains("a number from 1 to 4096, or auto"), "{why}");
         }
         assert_eq!(workers("4096", share()).unwrap(), 4096);
+    }
+
+    #[test]
+    fn seconds_are_of_a_day_at_most() {
+        for value in [-1.0, f64::NAN, 1e19, MOST_SECONDS + 1.0] {
+            let Err(Failed::Arguments(why)) = seconds("--measure-alone", value) else {
+                panic!("{value} seconds are not to be measured")
+            };
+            assert_eq!(
+                why,
+                "`--measure-alone` takes a number of seconds from 0 to 86400, which are a day"
+            );
+        }
+        assert!(seconds("--every", MOST_SECONDS).is_ok());
     }
 
     #[test]

@@ -321,7 +321,7 @@ pub(crate) struct EnergyArgs {
         hide_short_help = true
     )]
     pub(crate) energy_profile: String,
-    /// First meter the idle machine for this many seconds; gives figures net of idle
+    /// First meter the idle machine for this many seconds, at least 1; gives figures net of idle
     #[arg(long, value_name = "SECONDS", hide_short_help = true)]
     pub(crate) energy_idle: Option<f64>,
 }

@@ -166,6 +166,9 @@ fn show_result(
     if let Some(path) = &show.trace {
         keep(file::write(path, &bothends_report::trace(&recording)?));
     }
+    for failure in energy::failures(&result.energy) {
+        say::note(&format!("note: {failure}"));
+    }
     if printed(show)? == Printed::Table {
         say::text(&bothends_report::table(&input));
         for line in remarks(result) {

@@ -106,7 +106,7 @@ impl Runtime {
             n_left = n_left.saturating_sub(batch.n_valid().into());
             let elapsed = began.elapsed();
             let is_known = elapsed > FIRST_LOOK && !index.has_news();
-            Ok(match n_left == 0 || is_known || elapsed > 2 * lasting {
+            Ok(match n_left == 0 || is_known || elapsed > lasting.saturating_mul(2) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             })
@@ -179,8 +179,8 @@ impl Runtime {
                 n_samples += batch.n_valid();
             }
             n_batches += 1;
-            let enough =
-                n_batches > LEAST_BATCHES || last - began > lasting * MOST_PATIENCE;
+            let enough = n_batches > LEAST_BATCHES
+                || last - began > lasting.saturating_mul(MOST_PATIENCE);
             Ok(match enough && last - began > lasting {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),

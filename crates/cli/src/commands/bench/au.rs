@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{measured, show};
 use crate::args::bench::AuArgs;
 use crate::failed::{Failed, wrong};
-use crate::typed::{check_has_devices, recipe, share, workers};
+use crate::typed::{MOST_SECONDS, check_has_devices, recipe, share, workers};
 use crate::watch::bar::{Bar, decompressing};
 
 /// What a figure of this is, and what it is not.
@@ -40,9 +40,10 @@ pub(crate) fn au(args: &AuArgs) -> Result<(), Failed> {
     let lasting = Duration::try_from_secs_f64(args.seconds)
         .ok()
         .filter(|lasting| *lasting > Duration::ZERO)
+        .filter(|lasting| lasting.as_secs_f64() <= MOST_SECONDS)
         .ok_or_else(|| {
             wrong(format!(
-                "`--seconds {}`: give a number of seconds above 0",
+                "`--seconds {}`: give a number of seconds above 0, at most {MOST_SECONDS}",
                 args.seconds
             ))
         })?;
