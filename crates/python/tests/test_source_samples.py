@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
-from collections.abc import Callable
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +124,86 @@ def test_bytes_are_asked_for_once(of: Callable[..., Any], files: list[Path]) -> 
     # Another process has not fetched it.
     copied = pickle.loads(pickle.dumps(source.fields))
     assert copied.put_together("image", 4) == expected[of]
+
+
+class Slow(Mapping[str, Any]):
+    """A sample that is not copied before it may be."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.copying, self.may_copy = threading.Event(), threading.Event()
+
+    def __getitem__(self, name: str) -> Any:
+        return {"image": self.content, "label": 7}[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self.copying.set()
+        assert self.may_copy.wait(60)
+        return iter(("image", "label"))
+
+    def __len__(self) -> int:
+        return 2
+
+
+def test_a_fork_does_not_wait_for_a_thread_that_fetches(files: list[Path]) -> None:
+    """Symptom: a worker hangs, since a thread had a lock while its process was forked."""
+    slow = Slow(files[1].read_bytes())
+    source = recognise(Own(files, lambda i, file: slow if i == 1 else as_named_bytes(i, file)))
+    assert isinstance(source.records, sources.Fetched)
+    thread = threading.Thread(target=source.records.fetch, args=(1,))
+    thread.start()
+    assert slow.copying.wait(60)
+    with warnings.catch_warnings():
+        # Of forking with threads.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        # The deadline of the tests would print all threads.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)
+        os._exit(source.fields.put_together("image", 2)["label"])
+    slow.may_copy.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    assert source.fields.put_together("image", 1) == {"image": "image", "label": 7}
+
+
+def test_what_is_fetched_alone_is_all_that_is_kept(files: list[Path]) -> None:
+    """Symptom: the targets of all samples stay in memory, since only worker processes ask for them."""
+    theirs = pytest.importorskip("torch.utils.data", reason="PyTorch is not installed")
+    dataset = Own(files, as_bytes_and_target)
+    parts = theirs.ConcatDataset([theirs.Subset(dataset, range(9)), theirs.Subset(dataset, [9])])
+    source = recognise(parts)
+    assert isinstance(source.records, sources.Fetched)
+    for i in range(10):
+        assert source.records.keeping_nothing(i) == source.records.fetch(i) == files[i].read_bytes()
+    dataset.n_calls = 0
+    for i in range(10):
+        source.fields.put_together("image", i)
+    assert dataset.n_calls == 0
+    source.records.keeping_nothing(3)
+    assert source.fields.put_together("image", 3) == ("image", {"boxes": 3})
+    assert dataset.n_calls == 2
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_worker_processes_ask_for_targets_themselves(files: list[Path], workers: int) -> None:
+    """Symptom: as above."""
+    v1 = pytest.importorskip("torchvision.transforms", reason="torchvision is not installed")
+    from loaders import TRAIN, quiet
+
+    dataset = Own(files, as_bytes_and_target)
+    dataset.transform = v1.Compose([*TRAIN.transforms, flipped])
+    loader = quiet(dataset, num_workers=workers)
+    n_boxes = [target["boxes"].tolist() for _, target in loader]
+    assert sum(n_boxes, []) == list(range(len(files)))
+    kept = loader.prepared.source.records.fetch.__self__._rest
+    assert kept == {} and loader.left is None
+    loader.close()
+
+
+def flipped(image: Any) -> Any:
+    return image.flip(0)
 
 
 def test_a_transform_and_changes(files: list[Path]) -> None:

@@ -65,7 +65,7 @@ from ._options import (
 from ._pillow import fills_truncated
 from ._ranks import ALONE, Ranks, current, known, parent_of_ranks
 from ._sources import HuggingFaceImages, SampleProtocol, Samples
-from ._workers import Setting, Task
+from ._workers import Setting, Task, usual_method
 
 __all__ = ["DataLoader", "Dataset", "HuggingFaceImages", "SampleProtocol", "Samples"]
 
@@ -527,7 +527,13 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
             "device": self.device if finish.is_nothing else None,
             "pin_memory": self._pins and not in_numpy and not self._is_on_gpu(finish),
         }
-        return Opening(prepared, options, fills_truncated())
+        asks_elsewhere = in_numpy and self._has_processes
+        return Opening(prepared, options, fills_truncated(), asks_elsewhere)
+
+    @property
+    def _has_processes(self) -> bool:
+        """Whether workers are processes, rather than threads."""
+        return self.multiprocessing_context is not None or usual_method() != "threads"
 
     def _is_on_gpu(self, finish: Finish) -> bool:
         """Whether batches come from the native loader unchanged, and on a GPU."""

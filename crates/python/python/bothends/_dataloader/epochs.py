@@ -42,17 +42,21 @@ class Opening:
         prepared: the data set, and what becomes of its transforms.
         options: keyword arguments of `bothends.Loader`, except data and recipe.
         fills_truncated: whether Pillow was told to fill in what truncated images lack.
+        asks_elsewhere: whether only other processes ask for what belongs to a sample besides its
+            image.
     """
 
     prepared: Prepared
     options: dict[str, Any]
     fills_truncated: bool
+    asks_elsewhere: bool
 
     def is_like(self, other: Opening) -> bool:
-        return self.prepared is other.prepared and (self.options, self.fills_truncated) == (
-            other.options,
-            other.fills_truncated,
-        )
+        return self.prepared is other.prepared and self._rest == other._rest
+
+    @property
+    def _rest(self) -> tuple[Any, ...]:
+        return self.options, self.fills_truncated, self.asks_elsewhere
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -70,7 +74,9 @@ class Opening:
         records = source.records
         if isinstance(records, Path):
             return Loader(records.data, recipe, **options), None
-        fetch = Fetch(records.fetch) if isinstance(records, Fetched) else None
+        fetch = None
+        if isinstance(records, Fetched):
+            fetch = Fetch(records.keeping_nothing if self.asks_elsewhere else records.fetch)
         samples = _samples(records, native_labels(source), fetch)
         name = data_name(records)
         return Loader._of_samples(samples, data=name, recipe=recipe, **options), fetch

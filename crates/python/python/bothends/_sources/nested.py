@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import accumulate
 from operator import index
 from typing import Any
@@ -103,6 +103,7 @@ def _chosen(records: Listing | Fetched, rows: list[int]) -> Records:
         n=len(rows),
         name=records.name,
         labels=None if labels is None else [labels[row] for row in rows],
+        fetch_alone=_FetchedRows(records.keeping_nothing, rows),
     )
 
 
@@ -116,9 +117,9 @@ class _FetchedRows:
 
 
 class _FetchedParts:
-    def __init__(self, parts: Sequence[Fetched]) -> None:
-        self.parts = [part.fetch for part in parts]
-        self.ends = list(accumulate(part.n for part in parts))
+    def __init__(self, parts: list[Callable[[int], bytes]], ends: list[int]) -> None:
+        self.parts = parts
+        self.ends = ends
 
     def __call__(self, i: int) -> bytes:
         n = bisect.bisect_right(self.ends, i)
@@ -214,4 +215,7 @@ def _joined_fetched(parts: list[Fetched]) -> Fetched:
     for part in parts:
         labels = None if labels is None or part.labels is None else labels + part.labels
     names = " + ".join(dict.fromkeys(part.name for part in parts))
-    return Fetched(_FetchedParts(parts), sum(part.n for part in parts), names, labels)
+    ends = list(accumulate(part.n for part in parts))
+    fetch = _FetchedParts([part.fetch for part in parts], ends)
+    alone = _FetchedParts([part.keeping_nothing for part in parts], ends)
+    return Fetched(fetch, ends[-1], names, labels, fetch_alone=alone)

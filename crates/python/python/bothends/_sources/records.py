@@ -80,15 +80,23 @@ class Fetched:
         n: the number of samples.
         name: the name of the data set, for messages.
         labels: as `Fields.labels`.
+        fetch_alone: the same if `fetch` keeps what else belongs to the sample, and this does not:
+            for when only other processes ask for that.
     """
 
     fetch: Callable[[int], bytes]
     n: int
     name: str
     labels: list[int] | None = None
+    fetch_alone: Callable[[int], bytes] | None = None
 
     def __len__(self) -> int:
         return self.n
+
+    @property
+    def keeping_nothing(self) -> Callable[[int], bytes]:
+        """What gives the bytes if only other processes ask for the rest."""
+        return self.fetch_alone or self.fetch
 
 
 Records: TypeAlias = Path | Listing | Fetched

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import io
 import os
-import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -135,7 +135,7 @@ def samples_source(dataset: Any) -> Source:
     first = _sample(dataset, 0)
     if first.kind == "bytes":
         fetch = _Fetch(dataset)
-        records: Listing | Fetched = Fetched(fetch.bytes, n, name)
+        records: Listing | Fetched = Fetched(fetch.bytes, n, name, fetch_alone=fetch.bytes_alone)
         fields = _fields(first, fetch.rest)
     else:
         records, fields = _listed(dataset, n, first)
@@ -289,28 +289,36 @@ def _second(ask: Callable[[int], Any], i: int) -> Any:
 
 
 class _Fetch:
-    """Calls `sample` once for the bytes, and keeps the rest until it is needed."""
+    """Calls `sample` once for the bytes, and keeps the rest until it is needed.
+
+    It has no lock: workers are forked while a thread fetches, and would wait for one forever. Each
+    operation on the dictionary is atomic.
+    """
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-        self._lock = threading.Lock()
         self._rest: dict[int, Any] = {}
 
+    def bytes_alone(self, i: int) -> bytes:
+        """The encoded image of sample i, for when only other processes ask for the rest, which they
+        cannot have from here."""
+        return _sample(self._dataset, i).bytes()
+
     def bytes(self, i: int) -> bytes:
-        """The encoded image of sample i."""
+        """The same, and keeps the rest."""
         parts = _sample(self._dataset, i)
         content = parts.bytes()
         if parts.form != "bare":
-            with self._lock:
-                self._rest[i] = _without_bytes(parts)
-                if len(self._rest) > _KEPT:
-                    del self._rest[next(iter(self._rest))]
+            self._rest[i] = _without_bytes(parts)
+            if len(self._rest) > _KEPT:
+                # Another thread takes one at this moment: the next call removes the oldest.
+                with contextlib.suppress(RuntimeError):
+                    self._rest.pop(next(iter(self._rest), i), None)
         return content
 
     def rest(self, i: int) -> Any:
         """Sample i as `sample` returned it, without the bytes."""
-        with self._lock:
-            kept = self._rest.pop(i, None)
+        kept = self._rest.pop(i, None)
         return _without_bytes(_sample(self._dataset, i)) if kept is None else kept
 
     def __getstate__(self) -> Any:

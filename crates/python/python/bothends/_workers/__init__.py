@@ -25,7 +25,7 @@ from .tasks import Crew, Failure, Job, Method, Setting, Task
 from .processes import POLL_S, Processes
 from .threads import Threads
 
-__all__ = ["Setting", "Task", "Workers", "numbers_kept", "seed_for"]
+__all__ = ["Setting", "Task", "Workers", "numbers_kept", "seed_for", "usual_method"]
 
 
 class Workers:
@@ -66,7 +66,7 @@ class Workers:
             if value < 1:
                 raise OptionsError(f"{name} is {value}; it must be at least 1")
         setting = setting or Setting()
-        method = setting.method or _method()
+        method = setting.method or usual_method()
         job = Job(work, init, n, setting)
         self._crew: Crew = Threads(job) if method == "threads" else Processes(job, method)
         self._room = n * ahead
@@ -105,7 +105,8 @@ class Workers:
         self._crew.close()
 
 
-def _method() -> Method:
+def usual_method() -> Method:
+    """What workers are if nothing else is asked for."""
     has_lock: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     if not has_lock():
         return "threads"
