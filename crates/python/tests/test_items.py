@@ -3,6 +3,7 @@ follow from the seed, and resumed at any batch."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import time
@@ -201,6 +202,63 @@ def test_ranks_share_an_epoch(shuffle: bool, n: int) -> None:
         dropped = dealt(own, (n, 4), (1, 2), drop_last=True)
         assert len(dropped.ends) == own.n_batches(n, 4, drop_last=True)
         assert len(dropped.samples) == 4 * len(dropped.ends)
+
+
+def of_ranks(
+    world: int, state: Any, most: int, patch: pytest.MonkeyPatch
+) -> tuple[list[int], Any]:
+    """The samples that this many ranks take after a state, `most` batches each, and the state then."""
+    taken = []
+    for rank in range(world):
+        patch.setenv("RANK", str(rank))
+        patch.setenv("WORLD_SIZE", str(world))
+        made = quiet(Drawn(), shuffle=True, batch_size=2, seed=9)
+        if state is not None:
+            made.load_state_dict(state)
+        for batch in itertools.islice(made, most):
+            taken += batch[0].tolist()
+        saved = made.state_dict()
+    return taken, saved
+
+
+@pytest.mark.filterwarnings("ignore:bothends")
+@pytest.mark.parametrize(("then", "n", "now"), [(4, 2, 2), (2, 2, 4), (1, 6, 3), (3, 2, 2), (2, 6, 3)])
+def test_resumed_with_another_number_of_ranks(
+    then: int, n: int, now: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: samples are lost or come twice. (Two ranks have the epoch in six batches each.)"""
+    first, state = of_ranks(then, None, n, monkeypatch)
+    rest, _ = of_ranks(now, state, 100, monkeypatch)
+    counts = Counter(first + rest)
+    assert set(counts) == set(range(N)) and sum(counts.values()) - N < max(then, now)
+
+
+@pytest.mark.filterwarnings("ignore:bothends")
+def test_steps_that_another_number_of_ranks_cannot_resume(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, state = of_ranks(2, None, 1, monkeypatch)
+    with pytest.raises(bothends.StateError, match="no whole steps of 4 ranks"):
+        of_ranks(4, state, 100, monkeypatch)
+    # Earlier versions did not say how many there were.
+    del state["items_ranks"]
+    rest, _ = of_ranks(4, state, 100, monkeypatch)
+    assert len(rest) > 0
+
+
+def test_what_a_sampler_deals_needs_the_same_number_of_ranks() -> None:
+    def dealt_to(world: int) -> Any:
+        sampler = theirs.DistributedSampler(Drawn(), num_replicas=world, rank=1)
+        return quiet(Drawn(), sampler=sampler, seed=9)
+
+    made = dealt_to(2)
+    before = made.state_dict()
+    batches = iter(made)
+    next(batches)
+    other = dealt_to(3)
+    other.load_state_dict(made.state_dict())
+    with pytest.raises(bothends.StateError, match="divided among 2 ranks; here are 3"):
+        iter(other)
+    other.load_state_dict(before)
+    assert len(numbers(other)) == 8
 
 
 def pids(loader: Any) -> set[int]:

@@ -43,7 +43,7 @@ from ._dataloader.epochs import (
     nothing_yet,
     summed,
 )
-from ._dataloader.items import Items, ItemsProgress, dealt, resumed, tasks
+from ._dataloader.items import Before, Items, ItemsProgress, dealt, resumed, tasks
 from ._dataloader.prepared import Finish, Left, Prepared, prepare
 from ._dataloader.together import Shared
 from ._dataloader.words import explained, refuse_unknown
@@ -265,8 +265,8 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         self._is_resuming = self._resumes_at_end = self._resumes_inside = False
         # The epoch of the state that was loaded.
         self._resumed_epoch = 0
-        # If the data set makes its samples: the batches that the resumed run had already taken.
-        self._n_before = 0
+        # If the data set makes its samples: what the resumed run had already taken.
+        self._before = Before()
 
     # ---- what is loaded ------------------------------------------------------------------
 
@@ -407,13 +407,15 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
             self.own_items = items = Items(self.dataset, self.collate_fn)
         epoch = self._take_epoch()
         order = self._order(epoch)
-        shares = order.ranks if isinstance(order, _orders.Own) else ALONE
+        shares, n_ranks = ALONE, _orders.n_parts(self)
+        n_dealt: int | None = None
         if isinstance(order, _orders.Own):
             assert self.batch_size is not None and self._seed is not None
-            sizes = (self._n_samples, self.batch_size)
+            shares, n_ranks, n_dealt = order.ranks, order.ranks.world_size, self._n_samples
+            sizes = (n_dealt, self.batch_size)
             order = dealt(order, sizes, (self._seed, epoch), drop_last=self.drop_last)
         assert self._seed is not None
-        before = self._n_before if self._is_resuming else 0
+        before = self._before.on(n_ranks, order, n_dealt) if self._is_resuming else 0
         self._is_resuming = False
         n_batches = max(0, len(order.ends) - order.skip) - before
         if n_batches < 0:
@@ -421,7 +423,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         progress = ItemsProgress(
             epoch, n_batches, items=items, seed=self._seed, shape=self._shape, before=before
         )
-        progress.skipped = order.skip
+        progress.skipped, progress.n_ranks = order.skip, n_ranks
         made = tasks(order, (self._seed, epoch), order.skip + before)
         batches: Iterator[Any] = map(items.here, made)
         if self.num_workers > 0:
@@ -722,7 +724,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
             return progress.state
         if self._still_resumes and self.own_items is not None:
             place = {"epoch": self.course.next_epoch, "seed": self._seed}
-            return {**place, "items": [self._n_before, *self._shape]}
+            return {**place, **self._before.saved(self._shape)}
         loader = self._feeds.current
         if loader is not None and self._still_resumes:
             return loader._state()
@@ -777,8 +779,8 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         """Loads a position, and returns whether it is within an epoch."""
         if self.own_items is not None:
             _, skipped = _orders.skipping(self.batch_sampler)
-            self._n_before = resumed(place, self._shape, skipped)
-            return self._n_before > 0
+            self._before = resumed(place, self._shape, skipped)
+            return self._before.n > 0
         if "items" in place:
             line = "the state is for a data set that made its samples itself; bothends reads this one"
             raise StateError(line)

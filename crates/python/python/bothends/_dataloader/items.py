@@ -12,7 +12,7 @@ import itertools
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -110,6 +110,49 @@ def tasks(order: Given, key: tuple[int, int], skip: int) -> Iterator[Task]:
     return map(task, itertools.islice(starts, skip, None), order.ends[skip:])
 
 
+class Before(NamedTuple):
+    """What a resumed run had already taken of an epoch.
+
+    Attributes:
+        n: batches that each rank had taken.
+        n_ranks: the ranks that shared the epoch; None if the state does not say.
+    """
+
+    n: int = 0
+    n_ranks: int | None = None
+
+    def saved(self, shape: list[int | None]) -> dict[str, Any]:
+        """The part of a state that `resumed` reads."""
+        told = {} if self.n_ranks is None else {"items_ranks": self.n_ranks}
+        return {"items": [self.n, *shape], **told}
+
+    def on(self, n_ranks: int, order: Given, n_dealt: int | None) -> int:
+        """The same as a number of batches of this order, of which every one of `n_ranks` has one.
+
+        Args:
+            n_dealt: the number of samples, if `dealt` deals them; None if a sampler does.
+
+        Raises:
+            StateError: with so many ranks, samples would be left out or come again.
+        """
+        then = self.n_ranks
+        if self.n == 0 or then is None or then == n_ranks:
+            return self.n
+        if n_dealt is None:
+            line = f"the state belongs to an epoch that a sampler divided among {then} ranks"
+            line = f"{line}; here are {n_ranks}"
+            raise StateError(f"{line}: resume it with {then}, or start it over")
+        # Whatever their number, the ranks take samples from the front of the order, in steps.
+        n_steps, left = divmod(self.n * then, n_ranks)
+        if self.n * then * order.longest >= n_dealt:
+            # Its last step may have been a short one.
+            return len(order.ends)
+        if left == 0:
+            return n_steps
+        line = f"{then} ranks had taken {self.n} batches each, which are no whole steps of {n_ranks}"
+        raise StateError(f"{line} ranks: resume the epoch with {then}, or start it over")
+
+
 @dataclass
 class ItemsProgress(Progress):
     """The progress of an epoch.
@@ -120,6 +163,7 @@ class ItemsProgress(Progress):
         shape: the number of samples in the data set and the most in a batch, as far as known.
         before: batches of the epoch that the resumed run had already taken.
         skipped: batches that come before those, since Accelerate skips them.
+        n_ranks: the ranks that share the epoch.
     """
 
     items: Items = field(kw_only=True)
@@ -127,13 +171,14 @@ class ItemsProgress(Progress):
     shape: list[int | None] = field(kw_only=True)
     before: int = 0
     skipped: int = 0
+    n_ranks: int = 1
 
     @property
     def state(self) -> dict[str, Any]:
         if self.has_ended:
             return {"epoch": self.number + 1, "seed": self.seed}
-        n = self.before + self.n_taken
-        place = {"epoch": self.number, "seed": self.seed, "items": [n, *self.shape]}
+        taken = Before(self.before + self.n_taken, self.n_ranks)
+        place = {"epoch": self.number, "seed": self.seed, **taken.saved(self.shape)}
         return {**place, "items_skipped": self.skipped} if self.skipped else place
 
     def take(self) -> None:
@@ -141,8 +186,8 @@ class ItemsProgress(Progress):
         self.items.n_taken += 1
 
 
-def resumed(state: dict[str, Any], shape: list[int | None], skipped: int) -> int:
-    """The number of batches taken, according to a state, of those that come after the skipped ones.
+def resumed(state: dict[str, Any], shape: list[int | None], skipped: int) -> Before:
+    """What was taken, according to a state, of the batches that come after the skipped ones.
 
     Raises:
         StateError: it is damaged, or is for a different data set or batch size.
@@ -152,7 +197,10 @@ def resumed(state: dict[str, Any], shape: list[int | None], skipped: int) -> int
         raise StateError(f"{line}; explain() says why")
     items = state.get("items", [0, *shape])
     n = items[0] if isinstance(items, list) and len(items) == 3 else None
-    if not isinstance(n, int) or n < 0:
+    # Earlier versions did not say how many ranks there were.
+    n_ranks = state.get("items_ranks")
+    is_number = n_ranks is None or (isinstance(n_ranks, int) and n_ranks > 0)
+    if not isinstance(n, int) or n < 0 or not is_number:
         raise StateError("the state was not made by state_dict()")
     # Earlier versions did not say how many were skipped.
     if n > 0 and state.get("items_skipped", skipped) != skipped:
@@ -161,4 +209,4 @@ def resumed(state: dict[str, Any], shape: list[int | None], skipped: int) -> int
     for name, before, now in zip(("samples", "samples per batch"), items[1:], shape, strict=True):
         if before != now:
             raise StateError(f"the state belongs to a run with {before} {name}; here are {now}")
-    return n
+    return Before(n, n_ranks)

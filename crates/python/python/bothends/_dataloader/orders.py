@@ -336,6 +336,13 @@ def is_dealt(loader: Any) -> bool:
     return any(hasattr(s, "num_replicas") or hasattr(s, "num_processes") for s in found)
 
 
+def n_parts(loader: Any) -> int:
+    """Into how many parts a sampler divides the epoch, one for each rank; 1 if none does."""
+    names = ("num_replicas", "num_processes")
+    counts = (getattr(s, name, None) for s in samplers(loader) for name in names)
+    return next((n for n in counts if isinstance(n, int)), 1)
+
+
 def rendezvous() -> Any:
     """The store of the process group; None without one."""
     distributed = sys.modules.get("torch.distributed")
