@@ -18,10 +18,11 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("torchvision", reason="torchvision is not installed")
 
 import torch.utils.data as theirs
+import torchvision.transforms as v1
 from bothends import StateError
 from bothends.torch import DataLoader
 
-from loaders import DEVICE, TRAIN, numbered, order, quiet, stream
+from loaders import DEVICE, EVAL, TRAIN, numbered, order, quiet, stream
 
 N = 23
 N_BATCHES = 6
@@ -668,3 +669,78 @@ def test_a_loader_that_an_earlier_version_has_pickled() -> None:
     other = DataLoader.__new__(DataLoader)
     other.__setstate__(state)
     assert order(other) == order(made)
+
+
+# ---- something changes after it was loaded ------------------------------------------------
+
+
+@pytest.mark.parametrize("changes_first", [False, True])
+def test_another_transform_takes_effect_after_a_state_between_epochs(
+    small: Path, changes_first: bool
+) -> None:
+    """Symptom: without a word, the first epoch comes again."""
+    made = quiet(numbered(small, TRAIN), shuffle=True, seed=3)
+    order(made)
+    state = again(made.state_dict())
+    made.dataset.transform = EVAL
+    second = stream(made)
+    resumed = quiet(numbered(small, TRAIN), shuffle=True)
+    resumed.load_state_dict(state)
+    if changes_first:
+        resumed.dataset.transform = EVAL
+        assert resumed.state_dict() == state
+    else:
+        resumed.dataset.transform = v1.Compose([v1.Resize(36), v1.CenterCrop(32), v1.ToTensor()])
+    assert stream(resumed) == second
+    assert resumed.state_dict()["epoch"] == 2
+
+
+@pytest.mark.parametrize("other", [EVAL, v1.ToTensor()], ids=["read by bothends", "not read"])
+def test_another_transform_is_refused_after_a_state_inside_an_epoch(
+    small: Path, other: Any
+) -> None:
+    """Symptom: without a word, the first epoch comes from its beginning."""
+    made = quiet(numbered(small, TRAIN), shuffle=True, seed=3)
+    order(made)
+    batches = iter(made)
+    next(batches)
+    state = again(made.state_dict())
+    rest = [labels.tolist() for _, labels in batches]
+    resumed = quiet(numbered(small, TRAIN), shuffle=True)
+    resumed.load_state_dict(state)
+    resumed.dataset.transform = other
+    for _ in range(2):
+        with warnings.catch_warnings(), pytest.raises(StateError, match="changed after"):
+            warnings.simplefilter("ignore")
+            iter(resumed)
+        assert resumed.state_dict() == state
+    if other is EVAL:
+        resumed.dataset.transform = TRAIN
+        assert order(resumed) == rest
+
+
+def test_options_may_change_after_a_state_was_loaded(small: Path) -> None:
+    """Symptom: without a word, the first epoch comes from its beginning."""
+    made = quiet(numbered(small), shuffle=True, seed=3)
+    order(made)
+    batches = iter(made)
+    next(batches)
+    state = again(made.state_dict())
+    rest = [labels.tolist() for _, labels in batches]
+    resumed = quiet(numbered(small), shuffle=True)
+    resumed.load_state_dict(state)
+    resumed.output = "f16"
+    assert order(resumed) == rest
+
+
+def test_a_transform_may_be_changed_before_a_state_is_loaded(small: Path) -> None:
+    """Symptom: the state is refused, as if it were of another recipe."""
+    made = quiet(numbered(small, EVAL), shuffle=True, seed=3)
+    batches = iter(made)
+    next(batches)
+    state = again(made.state_dict())
+    rest = [(labels.tolist(), images.numpy().tobytes()) for images, labels in batches]
+    resumed = quiet(numbered(small, TRAIN), shuffle=True)
+    resumed.dataset.transform = EVAL
+    resumed.load_state_dict(state)
+    assert stream(resumed) == rest

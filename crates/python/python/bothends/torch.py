@@ -32,6 +32,7 @@ from ._dataloader.epochs import (
     Epoch,
     Feeds,
     Finishing,
+    Loaded,
     NativeProgress,
     Opening,
     Pool,
@@ -265,6 +266,8 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         self._is_resuming = self._resumes_at_end = self._resumes_inside = False
         # The epoch of the state that was loaded.
         self._resumed_epoch = 0
+        # If bothends reads the data set: that state.
+        self._loaded: Loaded | None = None
         # If the data set makes its samples: what the resumed run had already taken.
         self._before = Before()
 
@@ -374,16 +377,38 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
             return iter(())
         finish = self._finish_of(prepared)
         feed = self._feeds.free(self._opening(prepared, order, finish))
+        self._resume_on(feed.loader)
         if not self._is_resuming:
             feed.loader.set_epoch(epoch)
         batches = begun(feed, order, prepared.source.rows)
-        self._is_resuming = False
+        self._is_resuming, self._loaded = False, None
         progress = NativeProgress(epoch, n_left(feed.loader, order), loader=feed.loader)
         finished = self._finished(progress, batches, finish)
         iterator = Epoch(progress, self._all_delivered(finished, progress, order.ranks))
         feed.run(progress, iterator)
         self.course.begin(progress, iterator)
         return iterator
+
+    def _resume_on(self, loader: Loader) -> None:
+        """A native loader that was opened after the state was loaded, because something has
+        changed, continues from it, too.
+
+        Raises:
+            StateError: it cannot, and the state is inside an epoch.
+        """
+        loaded = self._loaded
+        if not self._is_resuming or loaded is None or loaded.loader is loader:
+            return
+        if not self._resumes_inside:
+            # An epoch begins, as it is now.
+            self._is_resuming = False
+            return
+        try:
+            load_native(loader._native, loaded.state)
+        except StateError as error:
+            line = "something was changed after a state inside an epoch had been loaded"
+            raise StateError(f"{line}: {error}") from error
+        self._loaded = Loaded(loader, loaded.state)
 
     def _finish_of(self, prepared: Prepared) -> Finish:
         """Returns the same object as long as it would do the same, since workers persist for it."""
@@ -406,6 +431,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         if not items.fits(self.dataset, self.collate_fn):
             self.own_items = items = Items(self.dataset, self.collate_fn)
         epoch = self._take_epoch()
+        self._refuse_own_inside()
         order = self._order(epoch)
         shares, n_ranks = ALONE, _orders.n_parts(self)
         n_dealt: int | None = None
@@ -416,7 +442,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
             order = dealt(order, sizes, (self._seed, epoch), drop_last=self.drop_last)
         assert self._seed is not None
         before = self._before.on(n_ranks, order, n_dealt) if self._is_resuming else 0
-        self._is_resuming = False
+        self._is_resuming, self._loaded = False, None
         n_batches = max(0, len(order.ends) - order.skip) - before
         if n_batches < 0:
             raise StateError(f"the state records {before} batches, more than the epoch has")
@@ -431,6 +457,13 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         iterator = Epoch(progress, self._all_delivered(batches, progress, shares))
         self.course.begin(progress, iterator)
         return iterator
+
+    def _refuse_own_inside(self) -> None:
+        """Refuses to run the data set's own code in the rest of an epoch that bothends began: its
+        random numbers would be others, and nothing says which batches are left."""
+        if self._loaded is not None and self._is_resuming and self._resumes_inside:
+            line = "the data set or its transform was changed after a state inside an epoch had been"
+            raise StateError(f"{line} loaded, so that its own code would run: {self.left}")
 
     def _all_delivered(
         self, batches: Iterator[Any], progress: Progress, shares: Ranks
@@ -722,13 +755,14 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
                 return {"epoch": progress.number + 1, "seed": self._seed}
         if progress is not None:
             return progress.state
-        if self._still_resumes and self.own_items is not None:
-            place = {"epoch": self.course.next_epoch, "seed": self._seed}
-            return {**place, **self._before.saved(self._shape)}
-        loader = self._feeds.current
-        if loader is not None and self._still_resumes:
-            return loader._state()
-        return {"epoch": self.course.next_epoch, "seed": self._seed}
+        place = {"epoch": self.course.next_epoch, "seed": self._seed}
+        if not self._still_resumes:
+            return place
+        loaded = self._loaded
+        if loaded is not None and (self._resumes_inside or self.own_items is None):
+            is_there = loaded.loader is self._feeds.current
+            return loaded.loader._state() if is_there else dict(loaded.state)
+        return place if self.own_items is None else {**place, **self._before.saved(self._shape)}
 
     def _load(self, state: dict[str, Any]) -> None:
         """Makes the next iteration continue from a state, with the seed of that run.
@@ -738,6 +772,8 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         """
         if not isinstance(state, dict) or not isinstance(state.get("epoch"), int):
             raise StateError("the state was not made by state_dict()")
+        with self._feeds.lock:
+            self._look_again()
         before, saved = self._seed, state.get("seed")
         # None: it was saved before there was one.
         self._seed = before if saved is None else saved
@@ -757,7 +793,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
             self._seed = before
             raise
         self._resumes_at_end = self._is_resuming and bool(state.get("given_all"))
-        self._resumes_inside = place.get("position", 1) != 0
+        self._resumes_inside = _is_within(place)
         n_later = place["epoch"] - state["epoch"]
         self._resumed_epoch = place["epoch"]
         self.course.choose(place["epoch"])
@@ -780,12 +816,18 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         if self.own_items is not None:
             _, skipped = _orders.skipping(self.batch_sampler)
             self._before = resumed(place, self._shape, skipped)
+            self._loaded = None
             return self._before.n > 0
         if "items" in place:
             line = "the state is for a data set that made its samples itself; bothends reads this one"
             raise StateError(line)
+        if self.prepared is None:
+            raise StateError(f"{self.left}: PyTorch's own DataLoader runs, which has no state")
         if "version" in place:
             self._load_natively(place)
+        else:
+            self._loaded = None
+        self._before = Before()
         return "version" in place
 
     @property
@@ -805,6 +847,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         finish = self._finish_of(self.prepared)
         feed = self._feeds.free(self._opening(self.prepared, order, finish))
         load_native(feed.loader._native, state)
+        self._loaded = Loaded(feed.loader, state)
 
     # ---- what it says of itself ----------------------------------------------------------
 
@@ -850,7 +893,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         """For another process or a copy: the arguments and the position of the training loop."""
         saved = self._position() if hasattr(self, "state_dict") else None
         state = {**vars(self), "_saved": saved, "course": self.course.copied()}
-        for name in ("_feeds", "_pool", "_finish", "_iterator"):
+        for name in ("_feeds", "_loaded", "_pool", "_finish", "_iterator"):
             state.pop(name, None)
         return state
 
@@ -906,7 +949,8 @@ def _differ(value: Any, default: Any) -> bool:
 def _is_within(place: dict[str, Any]) -> bool:
     """Whether a position is after one of the batches of its epoch."""
     if "version" in place:
-        return bool(place.get("position", 1))
+        # Without an order, the batches done are no position.
+        return bool(place.get("position", 1) or place.get("done"))
     items = place.get("items")
     return isinstance(items, list) and items[:1] != [0]
 

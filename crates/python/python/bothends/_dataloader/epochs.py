@@ -200,6 +200,18 @@ class Feed:
         return not has_failed and self.opening.is_like(opening)
 
 
+class Loaded(NamedTuple):
+    """A state that was loaded.
+
+    Attributes:
+        loader: the native loader that continues from it.
+        state: as it was given.
+    """
+
+    loader: Loader
+    state: dict[str, Any]
+
+
 class Feeds:
     """The native loaders of a `DataLoader`.
 
