@@ -59,6 +59,8 @@ pub extern "C" fn be_epoch_next(
             );
             return Err(Refusal::argument(line));
         }
+        // In a fork, a thread that does not exist there may hold the GPU's locks forever.
+        epoch.home.check()?;
         let began = Instant::now();
         let patience = match timeout_ms {
             BE_FOREVER => Duration::MAX,

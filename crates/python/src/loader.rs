@@ -414,6 +414,8 @@ impl Consumer {
 impl Consumer {
     /// The next batch, or the end; nothing if there is none yet.
     fn poll(&self) -> Result<Option<Option<Batch>>, RuntimeError> {
+        // In a fork, a thread that does not exist there may hold the GPU's locks forever.
+        self.form.home.check()?;
         let patience = if self.form.sweep() { SHORT_LOOK } else { LOOK };
         Ok(match &self.hand.0 {
             Dealt::Host(deal) => match deal.poll(self.number, patience)? {

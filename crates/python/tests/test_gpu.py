@@ -292,6 +292,31 @@ assert images.__dlpack__(stream=1) is not None and sum(1 for _ in batches) == 4
     gpu_stub.run(stub, code, small)
 
 
+def test_a_fork_is_told_so_without_asking_the_driver(stub: Path, small: Path) -> None:
+    """Symptom: a forked process hangs as it asks for a batch, since a thread of its parent's was inside
+    the driver."""
+    code = """
+import os, signal
+batches = iter(loader(Path(sys.argv[2]), pin_memory=True).batches())
+batch = next(batches)
+# The device may still read it, which the driver is asked about.
+del batch
+cuda.stub_hold(1)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    try:
+        next(batches)
+    except bothends.Error as error:
+        os._exit(0 if "fork" in str(error) else 3)
+    os._exit(4)
+cuda.stub_hold(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert sum(1 for _ in batches) == 4
+"""
+    gpu_stub.run(stub, code, small)
+
+
 # ---- pinned memory ---------------------------------------------------------------------------
 
 

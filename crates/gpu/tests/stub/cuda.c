@@ -369,6 +369,9 @@ static int has_kernels(void) {
 /* Kernels for the CPU have small numbers as handles, from 1. */
 enum { MOST_KERNELS = 4096 };
 
+/* Keeps the driver's lock, as a call that hangs does, until it is told to let go. For tests. */
+void stub_hold(int is_held) { is_held ? pthread_mutex_lock(&lock) : pthread_mutex_unlock(&lock); }
+
 /* A kernel for the CPU, or `stub_add(bytes, n, more)`. */
 int cuModuleGetFunction(void **function, void *module, const char *name) {
     BEGIN;

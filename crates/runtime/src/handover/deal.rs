@@ -434,13 +434,11 @@ impl Asks {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A deal whose epoch a consumer waits with.
-    fn fetched_by_another() -> Deal {
-        Deal {
-            home: Home::here(),
+impl Deal {
+    /// One whose epoch a consumer waits with.
+    pub(crate) fn fetched_by_another(home: Home) -> Self {
+        Self {
+            home,
             stop: Stop::default(),
             moments: crossbeam::channel::never(),
             n_batches: 2,
@@ -459,10 +457,15 @@ mod tests {
             changed: Condvar::new(),
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     #[test]
     fn nobody_waits_for_a_consumer_that_panicked() {
-        let deal = fetched_by_another();
+        let deal = Deal::fetched_by_another(Home::here());
         let pending = deal.poll(1, Duration::ZERO).unwrap();
         assert!(matches!(pending, Polled::Pending));
         let panicked = std::thread::scope(|scope| {
@@ -480,7 +483,7 @@ mod tests {
 
     #[test]
     fn a_consumer_may_have_patience_without_end() {
-        let deal = fetched_by_another();
+        let deal = Deal::fetched_by_another(Home::here());
         deal.cancel();
         let told = deal.poll(1, Duration::MAX);
         assert!(matches!(told, Ok(Polled::End)));

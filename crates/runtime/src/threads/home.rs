@@ -36,3 +36,11 @@ impl Home {
         Err(RuntimeError::Forked { made_in: self.0, here })
     }
 }
+
+#[cfg(test)]
+impl Home {
+    /// As in a fork: another process than the one that runs.
+    pub(crate) fn of_another_process() -> Self {
+        Self(std::process::id() ^ 1)
+    }
+}

@@ -150,6 +150,10 @@ impl GpuDeal {
     /// Nobody wants the rest: the epoch's threads end by themselves, nobody waits for them, and what was
     /// uploaded ahead is given up.
     pub fn cancel(&self) {
+        if self.deal.check().is_err() {
+            // As for `drop`.
+            return;
+        }
         self.deal.cancel();
         for seat in &self.seats {
             // Who is asking at this moment finds that it is cancelled.
@@ -220,5 +224,44 @@ impl Drop for GpuDeal {
             // In a fork the slots are the parent's, and a lock of theirs may be held forever.
             let _ = ManuallyDrop::new((mem::take(&mut self.seats), self.feed.clone()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_gpu::driver::fake::Fake;
+
+    use super::*;
+    use crate::handover::gpu::feed::FeedPlan;
+    use crate::handover::gpu::target::GpuTarget;
+    use crate::threads::home::Home;
+
+    /// What lies before the only consumer of a deal that is cancelled here.
+    fn left_by_cancel(home: Home) -> Next {
+        let target = GpuTarget::over(Arc::new(Fake::default())).unwrap();
+        let plan = FeedPlan {
+            n_slots: 1,
+            batch_size: 1,
+            host_bytes: 4096,
+            sample_bytes: 4096,
+            view_bytes: [4096].into(),
+            finish: None,
+            is_page_locked: true,
+        };
+        let feed = GpuFeed::new(&target, plan).unwrap();
+        let deal =
+            GpuDeal::new(Arc::new(Deal::fetched_by_another(home)), Arc::new(feed), 1);
+        deal.seat(0).next = Next::Failed(RuntimeError::Closed);
+        deal.cancel();
+        let next = mem::take(&mut deal.seat(0).next);
+        next
+    }
+
+    /// What was uploaded ahead is in a slot of the parent's.
+    #[test]
+    fn a_fork_gives_up_nothing_of_its_parents() {
+        assert!(matches!(left_by_cancel(Home::here()), Next::Nothing));
+        let in_a_fork = left_by_cancel(Home::of_another_process());
+        assert!(matches!(in_a_fork, Next::Failed(RuntimeError::Closed)));
     }
 }
