@@ -322,7 +322,8 @@ void be_loader_close(be_loader *loader);
 // The next batch of `consumer` (from 0), waiting for it no longer than `timeout_ms`
 // milliseconds; 0 does not wait, `BE_FOREVER` has no limit. Returns `BE_BATCH`
 // with the batch in `out`, `BE_PENDING`, `BE_END`, `BE_STOPPED`, or an error, after which the epoch has
-// ended: `BE_ERROR_OPTIONS` if the loader began another epoch meanwhile, or was closed.
+// ended: `BE_ERROR_OPTIONS` if the loader began another epoch meanwhile, or was closed. It goes on after
+// `BE_ERROR_ARGUMENT`, and on a GPU after `BE_ERROR_STARVED`, once a batch has been released.
 // `be_epoch_cancel` ends the wait.
 // Release every batch with `be_batch_release`.
 be_status be_epoch_next(const be_epoch *epoch,

@@ -39,7 +39,8 @@ pub struct be_epoch {
 /// The next batch of `consumer` (from 0), waiting for it no longer than `timeout_ms`
 /// milliseconds; 0 does not wait, `BE_FOREVER` has no limit. Returns `BE_BATCH`
 /// with the batch in `out`, `BE_PENDING`, `BE_END`, `BE_STOPPED`, or an error, after which the epoch has
-/// ended: `BE_ERROR_OPTIONS` if the loader began another epoch meanwhile, or was closed.
+/// ended: `BE_ERROR_OPTIONS` if the loader began another epoch meanwhile, or was closed. It goes on after
+/// `BE_ERROR_ARGUMENT`, and on a GPU after `BE_ERROR_STARVED`, once a batch has been released.
 /// `be_epoch_cancel` ends the wait.
 /// Release every batch with `be_batch_release`.
 #[unsafe(no_mangle)]
