@@ -8,7 +8,7 @@ use std::path::Path;
 
 use bothends_core::ids::SampleId;
 use bothends_dataset::conformance::{MemoryStorage, check};
-use bothends_dataset::{Format, Storage, find};
+use bothends_dataset::{Decompression, Format, Storage, find};
 
 fn fixtures() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/shards"))
@@ -83,6 +83,61 @@ fn shards_hold_what_the_folder_does() {
         let (found, rows) = samples(folder);
         assert_eq!(found, format);
         assert!(rows == expected, "{folder}: other samples");
+    }
+}
+
+/// Else a validation set would be trained on. The shards themselves are not even opened.
+#[test]
+fn splits_in_one_folder_are_not_mixed() {
+    let names = [
+        ["mnist-train.tfrecord-00000-of-00001", "mnist-test.tfrecord-00000-of-00001"],
+        ["imagenet-train-000000.tar", "imagenet-val-000000.tar"],
+        ["train.msgpack", "val.msgpack"],
+        ["train.beton", "val.beton"],
+        ["train.h5", "test.h5"],
+        ["train-00000-of-00001.parquet", "test-00000-of-00001.parquet"],
+        ["train.tar.gz", "val.tar.gz"],
+    ];
+    for [train, other] in names {
+        let storage =
+            [train, other].iter().fold(MemoryStorage::new(), |storage, name| {
+                storage.with(&format!("d/{name}"), b"not read")
+            });
+        let error = match train.ends_with(".gz") {
+            true => Decompression::check_split(&storage, "d").unwrap_err(),
+            false => find(&storage, "d").unwrap_err(),
+        };
+        let line = error.to_string();
+        assert!(
+            line.starts_with("`/data/d` byte 0: it holds several splits ("),
+            "{line}"
+        );
+        // One of them is meant if it is named.
+        let target = format!("d/{train}");
+        let line = match train.ends_with(".gz") {
+            true => Decompression::check_split(&storage, &target).map_err(|_| ()),
+            false => find(&storage, &target).map(|_| ()).map_err(|error| {
+                assert!(error.to_string().starts_with(&format!("`/data/{target}`")));
+            }),
+        };
+        assert_eq!(line.is_ok(), train.ends_with(".gz"), "{train}");
+    }
+}
+
+/// Shards of one split, with and without others whose names say none.
+#[test]
+fn one_split_is_a_data_set() {
+    let bytes = |name| fs::read(fixtures().join("tar").join(name)).unwrap();
+    let [a, b] = ["shard-000000.tar", "shard-000001.tar"].map(bytes);
+    for names in [
+        ["train-000000.tar", "train-000001.tar"],
+        ["a-test-0.tar", "b-test-0.tar"],
+        ["train.tar", "more.tar"],
+        ["latest-0.tar", "trained-0.tar"],
+    ] {
+        let [first, second] = names.map(|name| format!("d/{name}"));
+        let storage = MemoryStorage::new().with(&first, &a).with(&second, &b);
+        assert_eq!(find(&storage, "d").unwrap().table.n_samples(), 7, "{names:?}");
     }
 }
 

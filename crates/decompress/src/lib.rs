@@ -131,6 +131,7 @@ pub fn find_in<T>(
         Err(error) if error.is_compressed() => error,
         found => return Ok((found?, None)),
     };
+    Decompression::check_split(data.storage, data.target)?;
     let place = place.ok_or(DecompressError::NoPlace { source: compressed })?;
     let made = decompress(data, place, &mut |progress| watch.tell(progress))?;
     let found = find(&Folder(made.root().to_owned()), made.target())?;

@@ -42,7 +42,7 @@ const LEAST_SAMPLES: u64 = 256;
 const STEP: Duration = Duration::from_secs(2);
 
 /// A change of how formats are read that gives other tables from the same files takes another number.
-const READING: u32 = 1;
+const READING: u32 = 2;
 
 /// Recognises and reads the data set at `target` as [`bothends_dataset::find`] does, or takes what an earlier walk
 /// through the same shards found from `cache`. Blocks on the storage and on the file system.

@@ -8,10 +8,10 @@ use std::collections::HashSet;
 use super::Format;
 use super::shards::columns::{litdata, parquet};
 use super::shards::compressed::{Codec, Decompression, Step, Treatment};
-use super::shards::{beton, datadings, find, hdf5, is_shard_in, mds, tar, tfrecord};
+use super::shards::{beton, datadings, find, hdf5, mds, one_split, tar, tfrecord};
 use crate::error::DatasetError;
 use crate::path;
-use crate::storage::{Kind, Storage, kind, list};
+use crate::storage::{Kind, Storage};
 
 /// Whether a file's name is that of a shard compressed as a whole: no sample in it can be read alone.
 pub(crate) fn is_compressed(name: &str) -> bool {
@@ -75,6 +75,15 @@ impl Decompression {
         Ok(plan)
     }
 
+    /// Refuses shards compressed as a whole that are of several splits, before they are decompressed. Whoever serves
+    /// one of them to others need not ask. Blocks on the storage.
+    ///
+    /// # Errors
+    /// [`DatasetError::Shard`]; [`DatasetError::Storage`].
+    pub fn check_split(storage: &dyn Storage, target: &str) -> Result<(), DatasetError> {
+        one_split(storage, target, &compressed(storage, target)?)
+    }
+
     /// Whether the first shard at `target` has to be decompressed: what whoever does not list the samples looks at.
     /// Blocks on the storage.
     ///
@@ -130,17 +139,15 @@ fn with_target(
     Decompression { target: target.unwrap_or_default(), ..plan }
 }
 
+/// The files at `target` that have the names of shards compressed as a whole.
+fn compressed(storage: &dyn Storage, target: &str) -> Result<Vec<String>, DatasetError> {
+    let (files, _) = find(storage, target, is_compressed)?;
+    Ok(files)
+}
+
 /// Shards that are compressed as a whole, and have names that say so.
 fn whole(storage: &dyn Storage, target: &str) -> Result<Decompression, DatasetError> {
-    let files = match kind(storage, target)? {
-        Kind::File { .. } => vec![target.to_owned()],
-        Kind::Folder => list(storage, target)?
-            .iter()
-            .filter(|entry| is_shard_in(entry, is_compressed))
-            .map(|entry| path::join(target, &entry.name))
-            .collect(),
-    };
-    let steps = files.into_iter().filter_map(|from| {
+    let steps = compressed(storage, target)?.into_iter().filter_map(|from| {
         let (to, extension) = unpacked(path::split(&from).1)?;
         let Some(codec) = Codec::of_extension(extension) else {
             let path = storage.shown(&from);

@@ -27,6 +27,10 @@ use crate::table::TableBuilder;
 /// Reads grow up to so many bytes where records are small, because calls then cost more than bytes.
 const MAX_AHEAD: usize = 1 << 16;
 
+/// Words in a file's name that say which split of a data set it is of.
+const SPLITS: [&str; 8] =
+    ["train", "training", "validation", "valid", "val", "dev", "test", "eval"];
+
 /// What is asked for next is near if at most so many times the last read lie between.
 const NEAR: usize = 4;
 
@@ -156,6 +160,58 @@ pub(crate) fn is_shard_in(entry: &Entry, is_shard: fn(&str) -> bool) -> bool {
     is_file && !entry.name.starts_with('.') && is_shard(&entry.name)
 }
 
+/// Refuses files of several splits: mixed, a validation set would be trained on.
+pub(crate) fn one_split<'a>(
+    storage: &dyn Storage,
+    folder: &str,
+    files: impl IntoIterator<Item = &'a String>,
+) -> Result<(), DatasetError> {
+    let mut splits: Vec<_> = files.into_iter().filter_map(|file| split(file)).collect();
+    splits.sort_unstable();
+    splits.dedup();
+    match splits.len() {
+        0 | 1 => Ok(()),
+        _ => Err(DatasetError::Shard {
+            path: storage.shown(folder),
+            offset: 0,
+            why: format!(
+                "it holds several splits ({}); give one file, or move or link the files of \
+                 each split into a folder of its own",
+                splits.join(", ")
+            ),
+        }),
+    }
+}
+
+/// The split that a file's name says it is of.
+fn split(file: &str) -> Option<&'static str> {
+    let name = path::split(file).1.to_ascii_lowercase();
+    let words = name.rsplit(['-', '_', '.']);
+    words.filter_map(|word| SPLITS.iter().copied().find(|split| *split == word)).next()
+}
+
+/// The class that a number stands for: -1 is how Hugging Face's libraries, and others after them, write that a
+/// sample has none.
+///
+/// # Errors
+/// That it is no class.
+pub(crate) fn class(number: i64) -> Result<Option<u32>, String> {
+    match number {
+        -1 => Ok(None),
+        _ => u32::try_from(number).map(Some).map_err(|_| {
+            format!("the class {number} is not a number from 0 to 4294967295")
+        }),
+    }
+}
+
+/// The number that at most eight bytes are, the least significant first, the highest bit of which is its sign.
+pub(crate) fn signed(bytes: &[u8]) -> i64 {
+    let is_negative = bytes.last().is_some_and(|&byte| byte >= 0x80);
+    let above = if is_negative { u64::MAX } else { 0 };
+    let value = bytes.iter().rev().fold(above, |sum, &byte| (sum << 8) | u64::from(byte));
+    value.cast_signed()
+}
+
 /// The data set that was read from shards.
 pub(crate) fn found(
     format: Format,
@@ -211,6 +267,36 @@ impl Labels {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn splits_are_read_off_the_names() {
+        assert_eq!(
+            split("d/imagenet-1k-validation-00000-of-00014.arrow"),
+            Some("validation")
+        );
+        assert_eq!(split("train-00000-of-00001.parquet"), Some("train"));
+        assert_eq!(split("mnist-test.tfrecord-00000-of-00001"), Some("test"));
+        assert_eq!(split("data-00000-of-00003.arrow"), None);
+        assert_eq!(split("training/0.parquet"), None);
+        assert_eq!(split("latest-0.tar"), None);
+    }
+
+    #[test]
+    fn minus_one_is_no_class() {
+        assert_eq!(class(-1), Ok(None));
+        assert_eq!(class(7), Ok(Some(7)));
+        assert!(class(-2).is_err() && class(1 << 32).is_err());
+        let bytes: [(&[u8], _); 5] = [
+            (&[], 0),
+            (&[0x7f], 127),
+            (&[0xff], -1),
+            (&[0xfe, 0xff], -2),
+            (&[0xff; 8], -1),
+        ];
+        for (bytes, expected) in bytes {
+            assert_eq!(signed(bytes), expected);
+        }
+    }
 
     /// Small records are read many at a time; what is far apart is not read through.
     #[test]

@@ -48,6 +48,7 @@ fn opened(path: &Path) -> Result<(Box<dyn Storage + Sync>, String), String> {
 
 /// A data set that can be read once it has been decompressed.
 fn compressed(data: Compressed<'_>) -> Result<Vec<String>, DecompressError> {
+    Decompression::check_split(data.storage, data.target)?;
     let plan = Decompression::plan(data.storage, data.target)?;
     let lens = plan.steps.iter().map(|step| match data.storage.kind(&step.from) {
         Ok(Kind::File { len }) => len,

@@ -8,7 +8,7 @@
 
 use bothends_core::sample::{Encoding, Extent};
 
-use super::{Labels, Window, find, found};
+use super::{Labels, Window, class, find, found, one_split};
 use crate::error::DatasetError;
 use crate::formats::{Format, Found};
 use crate::storage::Storage;
@@ -48,6 +48,7 @@ pub(crate) fn is_shard(name: &str) -> bool {
 /// Reads the files at `target`, in the order of their names.
 pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, DatasetError> {
     let (shards, n_others) = find(storage, target, is_shard)?;
+    one_split(storage, target, &shards)?;
     let mut builder = TableBuilder::new(Encoding::Image);
     let mut labels = Labels::default();
     for path in &shards {
@@ -147,15 +148,9 @@ impl Rows {
             }
         }
         let Some(label) = self.label else { return Ok((offset, None)) };
-        let class = number(shard.bytes(at + label, 8)?);
-        let label = u32::try_from(class).map_err(|_| {
-            let why = format!(
-                "the class {} is not a number from 0 to 4294967295",
-                class.cast_signed()
-            );
-            shard.broken(at + label, why)
-        })?;
-        Ok((offset, Some(label)))
+        let number = number(shard.bytes(at + label, 8)?).cast_signed();
+        let class = class(number).map_err(|why| shard.broken(at + label, why))?;
+        Ok((offset, class))
     }
 }
 

@@ -12,7 +12,7 @@ mod msgpack;
 use bothends_core::sample::{Encoding, Extent};
 
 use self::msgpack::{Value, number, skip, value};
-use super::{Labels, Window, find, found};
+use super::{Labels, Window, find, found, one_split};
 use crate::error::DatasetError;
 use crate::formats::{Format, Found};
 use crate::path;
@@ -54,6 +54,7 @@ pub(crate) fn companion(shard: &str) -> String {
 /// Reads the files at `target`, in the order of their names.
 pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, DatasetError> {
     let (shards, n_others) = find(storage, target, is_shard)?;
+    one_split(storage, target, &shards)?;
     let n_beside = match n_others {
         0 => 0,
         _ => n_beside(storage, target, &shards)?,

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use bothends_core::sample::{Extent, FileIdx};
 
-use super::Window;
+use super::{Window, class};
 use crate::error::DatasetError;
 use crate::fields::{self, FieldKind, FieldsBuilder, Number};
 
@@ -92,21 +92,14 @@ pub(crate) fn look(
     }
     let image = seen.image(looking).map_err(|why| shard.broken(at, why))?;
     let label = seen.labels.into_iter().flatten().next();
-    let label = label.map(|class| {
-        u32::try_from(class).map_err(|_| {
-            let why = format!("the class {class} is not a number from 0 to 4294967295");
-            shard.broken(at, why)
-        })
-    });
+    let label = label
+        .map_or(Ok(None), |number| class(number).map_err(|why| shard.broken(at, why)));
     looking.n_samples += 1;
     if looking.fields.looks() {
         let n_samples = looking.n_samples;
         looking.fields.check_rows(n_samples).map_err(|why| shard.broken(at, why))?;
     }
-    Ok(Example {
-        image: (image.start, image.end - image.start),
-        label: label.transpose()?,
-    })
+    Ok(Example { image: (image.start, image.end - image.start), label: label? })
 }
 
 /// What the features of an example are, as far as they have a name that is known.

@@ -17,7 +17,7 @@ use bothends_core::sample::{Encoding, Extent, FileIdx};
 use self::heap::Heap;
 use self::objects::{Object, datasets};
 use self::rows::{Element, Rows};
-use super::{Labels, Window, find, found};
+use super::{Labels, Window, find, found, one_split};
 use crate::error::DatasetError;
 use crate::formats::{Format, Found};
 use crate::storage::Storage;
@@ -55,6 +55,7 @@ pub(crate) fn is_shard(name: &str) -> bool {
 /// Reads the files at `target`, in the order of their names.
 pub(crate) fn parse(storage: &dyn Storage, target: &str) -> Result<Found, DatasetError> {
     let (shards, n_others) = find(storage, target, is_shard)?;
+    one_split(storage, target, &shards)?;
     let mut reading: Option<Reading> = None;
     for path in &shards {
         let mut file = Window::open(storage, path.as_str(), STEP)?;
@@ -177,10 +178,10 @@ impl Reading {
                 Element::Number { .. } => (images.place(rows, nth)?, images.row_bytes),
             };
             let len = rows.record_len(offset, len)?;
-            let label = labels
-                .as_ref()
-                .map(|labels| labels.class(label_window, nth))
-                .transpose()?;
+            let label = match labels {
+                Some(labels) => labels.class(label_window, nth)?,
+                None => None,
+            };
             self.builder.sample(Extent { file, offset, len }, self.labels.take(label));
         }
         Ok(())

@@ -13,7 +13,7 @@ use bothends_core::sample::{Encoding, Extent};
 use serde::Deserialize;
 
 use super::compressed::{Step, Treatment, by_name};
-use super::{Labels, Window, found, with_fields};
+use super::{Labels, Window, class, found, signed, with_fields};
 use crate::error::DatasetError;
 use crate::fields::{
     BYTES, FieldKind, FieldsBuilder, Kept, Number as Type, TEXT, scalar,
@@ -203,7 +203,7 @@ struct Taker<'a> {
 /// How a class is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Number {
-    /// Little-endian, with a sign or without: classes are not negative.
+    /// Little-endian, with a sign or without.
     Binary { is_signed: bool },
     /// Decimal text.
     Text,
@@ -360,7 +360,7 @@ fn add(
         let len = samples.record_len(offset, len)?;
         let label = match columns.label {
             Some((column, kind)) => {
-                Some(sample.class(&mut samples, columns, (column, kind))?)
+                sample.class(&mut samples, columns, (column, kind))?
             }
             None => None,
         };
@@ -421,30 +421,31 @@ impl Sample {
         Err(shard.broken(self.begin, "a column is missing"))
     }
 
+    /// The class, if the sample has one.
     fn class(
         &self,
         shard: &mut Window<'_>,
         columns: &Columns,
         (column, kind): (usize, Number),
-    ) -> Result<u32, DatasetError> {
+    ) -> Result<Option<u32>, DatasetError> {
         let (at, len) = self.column(shard, columns, column)?;
         // The longest number from 0 to 2^64 in decimal.
         let bytes = shard.bytes(at, usize::try_from(len.min(20)).unwrap_or(20))?;
-        let class = match kind {
+        let number = match kind {
             Number::Text => {
                 std::str::from_utf8(bytes).ok().and_then(|text| text.trim().parse().ok())
             }
             Number::Binary { .. } if bytes.len() > 8 => None,
-            Number::Binary { is_signed } => {
-                let is_negative =
-                    is_signed && bytes.last().is_some_and(|&byte| byte >= 0x80);
+            Number::Binary { is_signed: true } => Some(signed(bytes)),
+            Number::Binary { is_signed: false } => {
                 let value = bytes
                     .iter()
                     .rev()
                     .fold(0_u64, |sum, &byte| (sum << 8) | u64::from(byte));
-                u32::try_from(value).ok().filter(|_| !is_negative)
+                i64::try_from(value).ok()
             }
         };
+        let class = number.and_then(|number| class(number).ok());
         class.ok_or_else(|| {
             shard.broken(at, "a class is not a number from 0 to 4294967295")
         })

@@ -1,7 +1,7 @@
 //! Tar archives as WebDataset writes them: members with the same name up to its first dot are one sample.
 //!
 //! `0017.jpg` is the image, and `0017.cls` (a number as text) or the key `label` or `cls` of `0017.json` the
-//! class. Members of a sample follow one another, as in WebDataset; every member (`0017.txt`) is a field that can
+//! class. JSON that is not an object has none. Members of a sample follow one another, as in WebDataset; every member (`0017.txt`) is a field that can
 //! be asked for. Headers are those of POSIX.1-1988 (ustar), with GNU's long names and sizes and the extended
 //! headers of POSIX.1-2001 (pax). Sparse files are refused by name; compressed archives have
 //! to be decompressed first.
@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 
 use bothends_core::sample::{Encoding, Extent, FileIdx};
-use serde_json::Map;
+use serde_json::Value;
 
-use super::{Labels, Window, find, found, with_fields};
+use super::{Labels, Window, class, find, found, one_split, with_fields};
 use crate::error::DatasetError;
 use crate::fields::{BYTES, FieldKind, FieldsBuilder, Kept, Number, TEXT, scalar};
 use crate::formats::class_folders::is_image;
@@ -40,15 +40,22 @@ pub(crate) fn parse(
     fields: FieldsBuilder,
 ) -> Result<Found, DatasetError> {
     let (shards, n_others) = find(storage, target, is_archive)?;
+    one_split(storage, target, &shards)?;
     let mut reading = Reading {
         builder: TableBuilder::new(Encoding::Image),
         n_ignored: n_others,
         labels: Labels::default(),
         n_samples: 0,
+        n_in_json: 0,
+        unread: None,
         fields,
     };
     for shard in &shards {
         reading.shard(storage, shard)?;
+    }
+    // Where other samples have their class in such a member, this one would be trained on as class 0.
+    if let Some(error) = reading.unread.take().filter(|_| reading.n_in_json > 0) {
+        return Err(error);
     }
     if reading.n_samples == 0 {
         let path = storage.shown(target);
@@ -65,6 +72,10 @@ struct Reading {
     n_ignored: u64,
     labels: Labels,
     n_samples: u64,
+    /// Samples whose class is from their JSON.
+    n_in_json: u64,
+    /// Why the JSON of the first sample could not be read that has no class from elsewhere.
+    unread: Option<DatasetError>,
     fields: FieldsBuilder,
 }
 
@@ -74,12 +85,21 @@ struct Sample {
     /// Where its first member begins.
     at: u64,
     image: Option<(u64, u32)>,
-    label: Option<u32>,
-    fields: Vec<(Kept, Value)>,
+    label: Option<Label>,
+    /// Why its JSON could not be read.
+    unread: Option<DatasetError>,
+    fields: Vec<(Kept, Held)>,
+}
+
+/// What a member says about the class.
+enum Label {
+    /// `None` for -1: there is none.
+    Cls(Option<u32>),
+    Json(u32),
 }
 
 /// The value of a field.
-enum Value {
+enum Held {
     Int(i64),
     Extent(u64, u32),
 }
@@ -113,8 +133,8 @@ impl Reading {
             if sample.as_ref().is_none_or(|sample| sample.key != key) {
                 self.finish(&archive, sample.take(), file)?;
                 let key = key.to_owned();
-                let (image, label, fields) = (None, None, Vec::new());
-                sample = Some(Sample { key, at: here, image, label, fields });
+                let (image, label, unread, fields) = (None, None, None, Vec::new());
+                sample = Some(Sample { key, at: here, image, label, unread, fields });
             }
             let Some(sample) = &mut sample else { continue };
             let is_class = !self.fields.is_taken_for_text_or_bytes(suffix);
@@ -147,9 +167,9 @@ impl Reading {
             .map_err(|why| archive.broken(member.data, why))?;
         let Some(kept) = kept else { return Ok(()) };
         let value = match kept.kind {
-            FieldKind::Numbers(_) => Value::Int(whole(archive, member)?),
+            FieldKind::Numbers(_) => Held::Int(whole(archive, member)?),
             FieldKind::Bytes | FieldKind::Text => {
-                Value::Extent(member.data, archive.record_len(member.data, member.len)?)
+                Held::Extent(member.data, archive.record_len(member.data, member.len)?)
             }
         };
         sample.fields.push((kept, value));
@@ -167,7 +187,18 @@ impl Reading {
             self.n_ignored += 1;
             return Ok(());
         };
-        let label = self.labels.take(sample.label);
+        let label = match sample.label {
+            Some(Label::Cls(class)) => class,
+            Some(Label::Json(class)) => {
+                self.n_in_json += 1;
+                Some(class)
+            }
+            None => {
+                self.unread = self.unread.take().or(sample.unread);
+                None
+            }
+        };
+        let label = self.labels.take(label);
         self.builder.sample(Extent { file, offset, len }, label);
         self.n_samples += 1;
         if !self.fields.looks() {
@@ -178,11 +209,11 @@ impl Reading {
         };
         for (kept, value) in &sample.fields {
             match *value {
-                Value::Int(number) => {
+                Held::Int(number) => {
                     let kept = self.fields.value(*kept, &number.to_le_bytes());
                     kept.map_err(refused)?;
                 }
-                Value::Extent(offset, len) => {
+                Held::Extent(offset, len) => {
                     self.fields.extent(*kept, Extent { file, offset, len });
                 }
             }
@@ -231,9 +262,12 @@ fn add(
         let len = archive.record_len(member.data, member.len)?;
         sample.image = Some((member.data, len));
     } else if suffix.eq_ignore_ascii_case("cls") && is_class {
-        sample.label = Some(class(archive, member)?);
+        sample.label = Some(Label::Cls(class_of(archive, member)?));
     } else if suffix.eq_ignore_ascii_case("json") && sample.label.is_none() {
-        sample.label = class_in_json(archive, member)?;
+        match class_in_json(archive, member)? {
+            Ok(class) => sample.label = class.map(Label::Json),
+            Err(unread) => sample.unread = Some(unread),
+        }
     }
     Ok(())
 }
@@ -251,29 +285,71 @@ fn whole(archive: &mut Window<'_>, member: &Member) -> Result<i64, DatasetError>
     })
 }
 
-fn class(archive: &mut Window<'_>, member: &Member) -> Result<u32, DatasetError> {
+fn class_of(
+    archive: &mut Window<'_>,
+    member: &Member,
+) -> Result<Option<u32>, DatasetError> {
     let text = text(archive, member.data, member.len)?;
     let text = String::from_utf8_lossy(text).trim().to_owned();
-    text.parse().map_err(|_| {
+    let class = text.parse().ok().and_then(|number| class(number).ok());
+    class.ok_or_else(|| {
         let why =
             format!("the class of `{}` is {text:?}, not a number from 0", member.name);
         archive.broken(member.data, why)
     })
 }
 
+/// The class in a member that is JSON, if it has one, or why it could not be read; reading the archive may fail.
 fn class_in_json(
     archive: &mut Window<'_>,
     member: &Member,
-) -> Result<Option<u32>, DatasetError> {
+) -> Result<Result<Option<u32>, DatasetError>, DatasetError> {
+    if member.len > MAX_TEXT_BYTES {
+        let why = format!(
+            "`{}` has {} bytes, and other samples have their class in such a member, of which at most \
+             {MAX_TEXT_BYTES} are read; put the class into a `.cls` member",
+            member.name, member.len
+        );
+        return Ok(Err(archive.broken(member.data, why)));
+    }
     let text = text(archive, member.data, member.len)?;
-    let fields = serde_json::from_slice::<Map<String, serde_json::Value>>(text);
-    let fields = fields.map_err(|error| {
-        let why = format!("`{}` is not a JSON object: {error}", member.name);
-        archive.broken(member.data, why)
-    })?;
-    let label = fields.get("label").or_else(|| fields.get("cls"));
-    // A label that is no number (a word, a list of boxes) is not a class.
-    Ok(label.and_then(serde_json::Value::as_u64).and_then(|n| u32::try_from(n).ok()))
+    let value = serde_json::from_slice::<Value>(text)
+        .or_else(|_| serde_json::from_slice(&without_nan(text)));
+    Ok(match value {
+        Ok(value) => {
+            let label = value.get("label").or_else(|| value.get("cls"));
+            // A label that is no number (a word, a list of boxes) is not a class.
+            Ok(label.and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()))
+        }
+        Err(error) => {
+            let why = format!(
+                "`{}` is not JSON, and other samples have their class in such a member: {error}; write it \
+                 again, or put the class into a `.cls` member",
+                member.name
+            );
+            Err(archive.broken(member.data, why))
+        }
+    })
+}
+
+/// The text with `null` for the numbers that Python writes and JSON does not have: NaN, Infinity, -Infinity.
+fn without_nan(text: &[u8]) -> Vec<u8> {
+    const NAMES: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
+    let (mut out, mut at, mut is_text) = (Vec::with_capacity(text.len()), 0, false);
+    while at < text.len() {
+        let rest = &text[at..];
+        let name = NAMES.iter().find(|name| !is_text && rest.starts_with(name));
+        let (n, kept) = match (name, rest[0]) {
+            (Some(name), _) => (name.len(), &b"null"[..]),
+            // What is escaped ends no text.
+            (None, b'\\') if is_text && rest.len() > 1 => (2, &rest[..2]),
+            (None, _) => (1, &rest[..1]),
+        };
+        is_text ^= kept == b"\"";
+        out.extend(kept);
+        at += n;
+    }
+    out
 }
 
 /// The whole payload of a member that is read as text.

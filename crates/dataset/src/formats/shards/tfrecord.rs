@@ -9,7 +9,7 @@ use bothends_core::sample::{Encoding, Extent};
 
 use super::compressed::Codec;
 use super::example::{Looking, look};
-use super::{Labels, Window, find, found, with_fields};
+use super::{Labels, Window, find, found, one_split, with_fields};
 use crate::error::DatasetError;
 use crate::fields::FieldsBuilder;
 use crate::formats::{Format, Found};
@@ -49,6 +49,7 @@ pub(crate) fn parse(
     fields: FieldsBuilder,
 ) -> Result<Found, DatasetError> {
     let (shards, n_others) = find(storage, target, is_shard)?;
+    one_split(storage, target, &shards)?;
     let mut builder = TableBuilder::new(Encoding::Image);
     let mut labels = Labels::default();
     let mut looking = Looking::new(fields);

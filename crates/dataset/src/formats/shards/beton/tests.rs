@@ -75,8 +75,10 @@ fn rows_are_aligned_as_numpy_aligns_them() {
 fn what_cannot_be_read_is_named_with_its_place() {
     let row = |label: i64| [IMAGE_FIELD, &[0; 3], &label.to_le_bytes()].concat();
     let fields = [(2, "image"), (1, "label")];
-    let error = refusal(&file(&fields, &[row(-1)]));
-    assert!(error.contains("the class -1 is not a number"), "{error}");
+    let error = refusal(&file(&fields, &[row(-2)]));
+    assert!(error.contains("the class -2 is not a number"), "{error}");
+    let without = found(&file(&fields, &[row(-1), row(7)])).unwrap();
+    assert_eq!(without.note, Some("some samples have no label; it is taken as 0"));
     let mut raw = row(0);
     raw[0] = 1;
     let error = refusal(&file(&fields, &[row(0), raw.clone()]));

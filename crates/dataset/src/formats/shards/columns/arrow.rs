@@ -14,9 +14,9 @@ use std::ops::Range;
 
 use serde::Deserialize;
 
-use super::super::{Window, find, is_shard_in};
+use super::super::{Window, find, is_shard_in, one_split};
 use super::choice::Choice;
-use super::rows::{File, Rows, listed, one_split};
+use super::rows::{File, Rows, listed};
 use crate::error::DatasetError;
 use crate::fields::FieldsBuilder;
 use crate::formats::{Format, Found};

@@ -10,11 +10,11 @@ use std::ops::Range;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::super::Window;
 use super::super::compressed::{Codec, Decompression, Step, Treatment};
+use super::super::{Window, class};
 use super::arrow;
 use super::choice::{Choice, Column, Features, Holds};
-use super::rows::{Rows, class, listed};
+use super::rows::{Rows, listed};
 use crate::error::DatasetError;
 use crate::fields::FieldsBuilder;
 use crate::formats::{Format, Found};

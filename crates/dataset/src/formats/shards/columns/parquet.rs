@@ -15,9 +15,9 @@ mod pages;
 mod snappy;
 mod thrift;
 
-use super::super::{Window, find};
+use super::super::{Window, find, one_split};
 use super::choice::Choice;
-use super::rows::{File, Rows, one_split};
+use super::rows::{File, Rows};
 use crate::error::DatasetError;
 use crate::fields::{FieldKind, FieldsBuilder};
 use crate::formats::{Format, Found};

@@ -1,4 +1,4 @@
-//! The table that files of columns become, and the files in a folder that belong together.
+//! The table that files of columns become, and the files that an index names.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,6 @@ use crate::formats::{Format, Found};
 use crate::path;
 use crate::storage::Storage;
 use crate::table::TableBuilder;
-
-/// Words in a file's name that say which split of a data set it is of.
-const SPLITS: [&str; 8] =
-    ["train", "training", "validation", "valid", "val", "dev", "test", "eval"];
 
 /// Rows of files, in the order in which they are read.
 pub(crate) struct Rows<'a> {
@@ -126,20 +122,6 @@ impl File<'_> {
     }
 }
 
-/// The class that a number of a column stands for: -1 is how Hugging Face's libraries write that a sample
-/// has none.
-///
-/// # Errors
-/// That it is no class.
-pub(crate) fn class(number: i64) -> Result<Option<u32>, String> {
-    match number {
-        -1 => Ok(None),
-        _ => u32::try_from(number).map(Some).map_err(|_| {
-            format!("the class {number} is not a number from 0 to 4294967295")
-        }),
-    }
-}
-
 /// The files that an index in `folder` names, each once: a short index could else name one file a million
 /// times.
 ///
@@ -158,57 +140,4 @@ pub(crate) fn listed<'a>(
         }
     });
     files.collect()
-}
-
-/// Refuses files of several splits: mixed, a validation set would be trained on.
-pub(crate) fn one_split(
-    storage: &dyn Storage,
-    folder: &str,
-    files: &[String],
-) -> Result<(), DatasetError> {
-    let mut splits: Vec<_> = files.iter().filter_map(|file| split(file)).collect();
-    splits.sort_unstable();
-    splits.dedup();
-    match splits.len() {
-        0 | 1 => Ok(()),
-        _ => Err(DatasetError::Shard {
-            path: storage.shown(folder),
-            offset: 0,
-            why: format!(
-                "it holds several splits ({}); give one file, or move or link the files of \
-                 each split into a folder of its own",
-                splits.join(", ")
-            ),
-        }),
-    }
-}
-
-/// The split that a file's name says it is of.
-fn split(file: &str) -> Option<&'static str> {
-    let name = path::split(file).1.to_ascii_lowercase();
-    let words = name.rsplit(['-', '_', '.']);
-    words.filter_map(|word| SPLITS.iter().copied().find(|split| *split == word)).next()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn splits_are_read_off_the_names() {
-        assert_eq!(
-            split("d/imagenet-1k-validation-00000-of-00014.arrow"),
-            Some("validation")
-        );
-        assert_eq!(split("train-00000-of-00001.parquet"), Some("train"));
-        assert_eq!(split("data-00000-of-00003.arrow"), None);
-        assert_eq!(split("training/0.parquet"), None);
-    }
-
-    #[test]
-    fn minus_one_is_no_class() {
-        assert_eq!(class(-1), Ok(None));
-        assert_eq!(class(7), Ok(Some(7)));
-        assert!(class(-2).is_err() && class(1 << 32).is_err());
-    }
 }

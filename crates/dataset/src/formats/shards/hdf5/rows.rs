@@ -1,6 +1,6 @@
 //! Where the rows of a dataset lie: its shape, the type of its elements, and how they are laid out.
 
-use super::super::Window;
+use super::super::{Window, class, signed};
 use super::heap::REFERENCE_BYTES;
 use super::objects::{
     DATASPACE, DATATYPE, EXTERNAL, FILTERS, LAYOUT, Message, Object, UNDEFINED, messages,
@@ -260,12 +260,12 @@ impl Rows {
         place.ok_or_else(|| self.refused(file, "is damaged; fetch the file again"))
     }
 
-    /// The class in a row.
+    /// The class in a row, if it has one.
     pub(super) fn class(
         &self,
         file: &mut Window<'_>,
         nth: u64,
-    ) -> Result<u32, DatasetError> {
+    ) -> Result<Option<u32>, DatasetError> {
         let at = self.place(file, nth)?;
         let Element::Number { len, is_signed, is_big_endian } = self.element else {
             return Err(self.refused(file, "has no numbers"));
@@ -274,8 +274,11 @@ impl Rows {
         if is_big_endian {
             bytes.reverse();
         }
-        let is_negative = is_signed && bytes.last().is_some_and(|&byte| byte >= 0x80);
-        let class = u32::try_from(number(&bytes)).ok().filter(|_| !is_negative);
+        let number = match is_signed {
+            true => Some(signed(&bytes)),
+            false => i64::try_from(number(&bytes)).ok(),
+        };
+        let class = number.and_then(|number| class(number).ok());
         class.ok_or_else(|| {
             file.broken(at, "a class is not a number from 0 to 4294967295")
         })

@@ -46,6 +46,18 @@ fn files_of_different_images_are_not_one_data_set() {
 }
 
 #[test]
+fn minus_one_is_no_class() {
+    let refused =
+        include_bytes!("../../../../../../tests/bad/shards/a-class-is-not-a-number.h5");
+    let minus_two = (-2_i64).to_le_bytes();
+    let at = refused.windows(8).position(|bytes| bytes == minus_two).unwrap();
+    let mut changed = refused.to_vec();
+    changed[at] = 0xff;
+    let note = Some("some samples have no label; it is taken as 0");
+    assert_eq!(found(&changed).unwrap().note, note);
+}
+
+#[test]
 fn damage_is_an_error_and_never_more() {
     for file in FILES {
         found(file).unwrap();

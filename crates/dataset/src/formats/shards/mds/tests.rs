@@ -70,6 +70,18 @@ fn columns_without_a_class_are_noted_and_others_are_passed_over() {
 }
 
 #[test]
+fn minus_one_is_no_class() {
+    let found = |text: &str| {
+        let shard = shard(&[(-1, b"x"), (4, b"y")]);
+        crate::find(&storage(text, &shard), "d").map(|found| found.note)
+    };
+    let note = Some("some samples have no label; it is taken as 0");
+    assert_eq!(found(&index(2)).unwrap(), note);
+    let error = found(&index(2).replace("\"int\"", "\"uint64\"")).unwrap_err();
+    assert!(error.to_string().contains("a class is not a number"), "{error}");
+}
+
+#[test]
 fn what_cannot_be_read_is_named() {
     let good = shard(&[(3, b"three"), (4, b"four")]);
     let refused = |from: &str, to: &str| refusal(&index(2).replace(from, to), &good);
@@ -93,7 +105,7 @@ fn what_cannot_be_read_is_named() {
         refusal(&index(2), &good[..20])
     );
     assert!(refusal(&index(2), &good[..good.len() - 1]).contains("beyond the end"));
-    assert!(refusal(&index(1), &shard(&[(-1, b"")])).contains("a class is not a number"));
+    assert!(refusal(&index(1), &shard(&[(-2, b"")])).contains("a class is not a number"));
     let mut long = good.clone();
     // The size of the first sample's image.
     let at = 16 + 14;

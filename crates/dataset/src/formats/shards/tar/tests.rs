@@ -94,6 +94,41 @@ fn archives_come_by_name_and_missing_labels_are_noted() {
     assert_eq!(alone.note, Some("the shards have no labels: every label is 0"));
 }
 
+/// What WebDataset writes without a complaint is read: NaN of Python, lists, long texts.
+#[test]
+fn json_without_a_class_is_no_label() {
+    let long = [b"{\"label\": 3, \"a\": \"", &vec![b'a'; 1 << 20][..], b"\"}"].concat();
+    let nan = br#"{"label": 3, "a": [NaN, -Infinity, "NaN \" Infinity"], "b": Infinity}"#;
+    for json in [&b"[1, 2]"[..], b"\"a text\"", b"{not json", b"", &long] {
+        let bytes = archive(&[("0.jpg", b"zero"), ("0.json", json), ("1.jpg", b"one")]);
+        assert_eq!(samples(&bytes), [(b"zero".to_vec(), 0), (b"one".to_vec(), 0)]);
+        let note = found(&bytes).unwrap().note;
+        assert_eq!(note, Some("the shards have no labels: every label is 0"));
+    }
+    let beside = [("0.cls", &b"-1"[..]), ("0.jpg", b""), ("0.json", b"{not json")];
+    let bytes = archive(&[&beside[..], &[("1.jpg", b""), ("1.json", nan)]].concat());
+    assert_eq!(samples(&bytes), [(Vec::new(), 0), (Vec::new(), 3)]);
+    let note = found(&bytes).unwrap().note;
+    assert_eq!(note, Some("some samples have no label; it is taken as 0"));
+}
+
+/// Else a sample would be of class 0 because its JSON is damaged.
+#[test]
+fn where_classes_are_in_json_each_must_be_readable() {
+    let long = [b"\"", &vec![b'a'; 1 << 20][..], b"\""].concat();
+    for (json, why) in [(&b"{not json"[..], "`0.json` is not JSON"), (&long, "at most")] {
+        let bytes = archive(&[
+            ("0.jpg", b""),
+            ("0.json", json),
+            ("1.jpg", b""),
+            ("1.json", b"{\"cls\": 1}"),
+        ]);
+        let error = refusal(&bytes);
+        assert!(error.starts_with("`/data/s/0.tar` byte 1024: `0.json`"), "{error}");
+        assert!(error.contains(why), "{error}");
+    }
+}
+
 #[test]
 fn long_names_and_sizes_come_from_gnu_and_pax_headers() {
     let long = format!("{}/x.jpg", "d".repeat(150));
@@ -143,10 +178,7 @@ fn what_cannot_be_read_is_named_with_its_place() {
     assert!(refusal(&good[..600]).contains("beyond the end of the archive"));
     assert!(refusal(&good[..100]).contains("ends too early"));
     assert!(refusal(&archive(&[("0.jpg", b""), ("0.png", b"")])).contains("two images"));
-    assert!(refusal(&archive(&[("0.jpg", b""), ("0.cls", b"-1")])).contains("\"-1\""));
-    assert!(
-        refusal(&archive(&[("0.jpg", b""), ("0.json", b"[")])).contains("not a JSON")
-    );
+    assert!(refusal(&archive(&[("0.jpg", b""), ("0.cls", b"-2")])).contains("\"-2\""));
     assert!(refusal(&member("s.jpg", b'S', b"")).contains("sparse"));
     assert!(refusal(&member("pax", b'x', b"99 a=b\n")).contains("extended header"));
     assert!(refusal(&archive(&[("0.txt", b"")])).starts_with("no image in `/data/s`"));

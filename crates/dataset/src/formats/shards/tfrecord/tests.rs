@@ -116,6 +116,17 @@ fn images_and_classes_are_found_whatever_the_order_and_the_other_features() {
 }
 
 #[test]
+fn minus_one_is_no_class() {
+    let bytes = file(&[
+        example(&[("image", bytes_feature(b"one")), ("label", int_feature(u64::MAX))]),
+        example(&[("image", bytes_feature(b"two")), ("label", int_feature(2))]),
+    ]);
+    assert_eq!(rows(&bytes), [(0, b"one".to_vec()), (2, b"two".to_vec())]);
+    let note = found(&bytes).unwrap().note;
+    assert_eq!(note, Some("some samples have no label; it is taken as 0"));
+}
+
+#[test]
 fn what_cannot_be_read_is_named_with_its_place() {
     let good = file(&[example(&[("image", bytes_feature(b"one"))])]);
     assert_eq!(rows(&good), [(0, b"one".to_vec())]);
@@ -132,8 +143,8 @@ fn what_cannot_be_read_is_named_with_its_place() {
     let none = file(&[example(&[("x", bytes_feature(b"")), ("a", int_feature(1))])]);
     assert!(refusal(&none).contains("there are: a, x"), "{}", refusal(&none));
     let negative =
-        example(&[("image", bytes_feature(b"")), ("label", int_feature(u64::MAX))]);
-    assert!(refusal(&file(&[negative])).contains("the class -1"));
+        example(&[("image", bytes_feature(b"")), ("label", int_feature(u64::MAX - 1))]);
+    assert!(refusal(&file(&[negative])).contains("the class -2"));
     assert!(refusal(&file(&[vec![0x0b, 0, 0]])).contains("damaged one"));
     assert!(refusal(&file(&[vec![0x0a, 200, 1]])).contains("damaged one"));
     let two = file(&[

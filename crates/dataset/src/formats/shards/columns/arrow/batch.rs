@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use super::super::choice::Choice;
-use super::super::rows::{File, class};
+use super::super::rows::File;
 use super::Message;
 use super::flat::{DAMAGED, Table, Vector};
 use super::layout::{Buffers, Bytes, FieldBuffers, Form, Layout, Numbers, Place};
 use crate::error::DatasetError;
 use crate::fields::{FieldKind, Kept, Number};
-use crate::formats::shards::Window;
+use crate::formats::shards::{Window, class};
 use crate::storage::Storage;
 
 /// Bytes of offsets, numbers or bits that one read brings at most.

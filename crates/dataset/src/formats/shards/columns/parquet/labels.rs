@@ -1,10 +1,9 @@
 //! The column of classes: whole numbers.
 
-use super::super::rows::class;
 use super::cells::Cells;
 use super::footer::{Chunk, Leaf};
 use crate::error::DatasetError;
-use crate::formats::shards::Window;
+use crate::formats::shards::{Window, class};
 
 /// The classes of a row group, one by one.
 pub(super) struct Labels(Cells);
