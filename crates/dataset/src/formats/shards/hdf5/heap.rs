@@ -22,6 +22,8 @@ pub(super) struct Heap {
     /// Where the bytes of an object are, and how many, by collection and number.
     objects: HashMap<(u64, u64), (u64, u64)>,
     known: HashMap<u64, ()>,
+    /// How many objects were looked at, also those with the number of another.
+    n_looked: u64,
 }
 
 impl Heap {
@@ -74,7 +76,8 @@ impl Heap {
                 .ok_or_else(|| heap.broken(at, DAMAGED))?;
             self.objects.insert((start, nth), (data, len));
             // Collections that lie in each other would be looked at again and again.
-            if self.objects.len() as u64 > heap.len() / OBJECT_BYTES {
+            self.n_looked += 1;
+            if self.n_looked > heap.len() / OBJECT_BYTES {
                 return Err(heap.broken(start, DAMAGED));
             }
         }

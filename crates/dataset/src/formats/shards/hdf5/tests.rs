@@ -57,6 +57,34 @@ fn minus_one_is_no_class() {
     assert_eq!(found(&changed).unwrap().note, note);
 }
 
+/// Collections in the objects of others: the end of each would be walked to from every one.
+#[test]
+fn collections_in_each_other_are_refused_at_once() {
+    const LEN: usize = 1 << 20;
+    let n = LEN / (32 + 16);
+    let (references, mut bytes) = (LEN - 32 * n, Vec::new());
+    for nth in 0..n {
+        bytes.extend(1_u32.to_le_bytes());
+        bytes.extend(((references + 32 * nth + 16) as u64).to_le_bytes());
+        bytes.extend(1_u32.to_le_bytes());
+    }
+    bytes.resize(references, 0);
+    for nth in 0..n {
+        // An object of 16 bytes, which are the header of a collection up to the end.
+        bytes.extend([1_u64.to_le_bytes(), 16_u64.to_le_bytes()].concat());
+        bytes.extend(b"GCOL\x01\0\0\0");
+        bytes.extend(((LEN - references - 32 * nth - 16) as u64).to_le_bytes());
+    }
+    let storage = MemoryStorage::new().with("f", &bytes);
+    let mut windows = [(); 2].map(|()| Window::open(&storage, "f", STEP).unwrap());
+    let [rows, in_heap] = &mut windows;
+    let mut heap = Heap::default();
+    let places = (0..n as u64).map(|nth| heap.object(in_heap, rows, 16 * nth));
+    let n_good = places.take_while(Result::is_ok).count();
+    // Four walks are as many objects as the file has room for, if none lies in another.
+    assert!((1..=4).contains(&n_good), "{n_good}");
+}
+
 #[test]
 fn damage_is_an_error_and_never_more() {
     for file in FILES {
