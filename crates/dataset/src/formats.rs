@@ -154,7 +154,15 @@ impl Format {
                 if target.is_empty() && storage.has_labels() {
                     return Ok(Self::Rows);
                 }
-                match (Self::of_folder(&entries), compressed(&entries)) {
+                let format = match Self::of_folder(&entries) {
+                    Some(Self::ClassFolders)
+                        if shards::mds::is_merged(storage, target, &entries)? =>
+                    {
+                        Some(Self::Mds)
+                    }
+                    format => format,
+                };
+                match (format, compressed(&entries)) {
                     (Some(format), _) => Ok(format),
                     (None, Some(name)) => {
                         let path = storage.shown(&path::join(target, name));

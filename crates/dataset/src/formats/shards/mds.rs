@@ -13,14 +13,14 @@ use bothends_core::sample::{Encoding, Extent};
 use serde::Deserialize;
 
 use super::compressed::{Step, Treatment, by_name};
-use super::{Labels, Window, class, found, signed, with_fields};
+use super::{Labels, Window, class, found, is_shard_in, signed, with_fields};
 use crate::error::DatasetError;
 use crate::fields::{
     BYTES, FieldKind, FieldsBuilder, Kept, Number as Type, TEXT, scalar,
 };
 use crate::formats::{Format, Found};
 use crate::path;
-use crate::storage::{Kind, Storage, kind, read};
+use crate::storage::{Entry, Kind, Storage, kind, list, read};
 use crate::table::TableBuilder;
 
 /// The file that names the shards.
@@ -47,6 +47,31 @@ const IMAGES: [&str; 4] = ["image", "jpg", "jpeg", "png"];
 /// Whether a file's name is that of a shard, compressed or not.
 pub(crate) fn is_shard(name: &str) -> bool {
     name.ends_with(".mds") || name.contains(".mds.")
+}
+
+/// Folders that are looked into for shards: one of them may have been written without any.
+const MOST_LOOKED_INTO: usize = 4;
+
+/// Whether a folder that holds these has a merged index, with the shards in folders next to it (`merge_index` of
+/// Streaming, and what Spark writes).
+pub(crate) fn is_merged(
+    storage: &dyn Storage,
+    folder: &str,
+    entries: &[Entry],
+) -> Result<bool, DatasetError> {
+    if !entries.iter().any(|entry| is_shard_in(entry, |name| name == INDEX)) {
+        return Ok(false);
+    }
+    let is_part = |entry: &&Entry| {
+        matches!(entry.kind, Kind::Folder) && !entry.name.starts_with(['.', '_'])
+    };
+    for part in entries.iter().filter(is_part).take(MOST_LOOKED_INTO) {
+        let inside = list(storage, &path::join(folder, &part.name))?;
+        if inside.iter().any(|entry| is_shard_in(entry, is_shard)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[derive(Deserialize)]

@@ -81,6 +81,26 @@ fn minus_one_is_no_class() {
     assert!(error.to_string().contains("a class is not a number"), "{error}");
 }
 
+/// Spark's partitions, and what `merge_index` makes of them: an index, and folders with the shards.
+#[test]
+fn a_merged_index_may_name_shards_in_folders() {
+    let text = index(1).replace("shard.00000.mds", "0/shard.00000.mds");
+    let storage = MemoryStorage::new()
+        .with("d/index.json", text.as_bytes())
+        .with("d/0/index.json", index(1).as_bytes())
+        .with("d/0/shard.00000.mds", &shard(&[(3, b"three")]));
+    let found = crate::find(&storage, "d").unwrap();
+    conformance::check(&storage, &found);
+    assert_eq!((found.format, found.table.n_samples()), (Format::Mds, 1));
+    assert_eq!(found.table.label(SampleId(0)).0, 3);
+    // Class folders with an index of somebody else's stay what they are.
+    let storage = MemoryStorage::new()
+        .with("d/index.json", b"{}")
+        .with("d/cat/0.jpg", b"image")
+        .with("d/dog/0.jpg", b"image");
+    assert_eq!(crate::find(&storage, "d").unwrap().format, Format::ClassFolders);
+}
+
 #[test]
 fn what_cannot_be_read_is_named() {
     let good = shard(&[(3, b"three"), (4, b"four")]);
