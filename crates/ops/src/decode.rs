@@ -32,7 +32,7 @@ use self::picture::Picture;
 use crate::colour;
 use crate::error::{OpsError, SampleFault};
 use crate::image::{Image, check_size};
-use crate::jpeg::{Chroma, Decoder, PixelRows, Region};
+use crate::jpeg::{BlocksLeft, Chroma, Decoder, PixelRows, Region};
 use crate::kernels::Level;
 
 /// A damage that a record was decoded in spite of, with the pixels that Pillow gives.
@@ -168,12 +168,22 @@ impl ImageDecoder {
         fault: SampleFault,
         out: &mut Image,
     ) -> Result<(), SampleFault> {
+        self.recover_within(record, fault, (&mut BlocksLeft::default(), out))
+    }
+
+    /// As [`Self::recover`], for one of several JPEGs in a file, which have so many blocks left together.
+    pub(crate) fn recover_within(
+        &mut self,
+        record: Record<'_>,
+        fault: SampleFault,
+        (left, out): (&mut BlocksLeft, &mut Image),
+    ) -> Result<(), SampleFault> {
         self.damage = None;
         if !is_recoverable(&record, &fault) {
             return Err(fault);
         }
         let is_odd = matches!(fault, SampleFault::Unsupported { .. });
-        let decoded = self.jpeg.decode_leniently(record.bytes, self.truncated);
+        let decoded = self.jpeg.decode_leniently(record.bytes, self.truncated, left);
         let lenient = match decoded {
             Err(SampleFault::Damaged { .. }) if !is_odd => return Err(fault),
             decoded => decoded?,

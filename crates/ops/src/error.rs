@@ -61,6 +61,17 @@ pub enum SampleFault {
     /// An image without a single pixel.
     #[error("the image has no pixels; remove or replace it")]
     NoPixels,
+    /// The recipe makes an image without a single pixel of it.
+    #[error(
+        "resizing makes this image one of {height}x{width} pixels: it is too thin for the recipe's \
+         `max_size`; give a larger one, or remove the image"
+    )]
+    TooThin {
+        /// Rows.
+        height: u32,
+        /// Columns.
+        width: u32,
+    },
     /// The header claims, or the recipe asks for, more pixels than an image may have.
     #[error(
         "an image of {height}x{width} pixels is too large; at most {} per side and {} in \
@@ -100,16 +111,17 @@ pub enum SampleFault {
         /// What it is allowed.
         most_bytes: u64,
     },
-    /// It has more pixels, or more for each byte, than whoever decodes it for others accepts.
+    /// It has more pixels, or more for each byte, than whoever decodes it for others accepts, or the recipe
+    /// makes one with more of it.
     #[error(
-        "an image of {}x{} pixels is not decoded here, where one of this length may have at most \
-         {most}; raise the device's --max-pixels, or leave it to the host",
+        "an image of {}x{} pixels is not made here, where this one may have at most {most}; raise \
+         the device's --max-pixels, or leave it to the host",
         size.height, size.width
     )]
     BeyondPixels {
         /// Rows and columns.
         size: Size,
-        /// Most pixels of one whose file has that length.
+        /// Most pixels of one whose file has that length, or of one on the way to a sample.
         most: u64,
     },
     /// A record of fixed size has a different size.

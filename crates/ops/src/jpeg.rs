@@ -55,6 +55,7 @@ pub use self::store::rebuild;
 pub use self::store::stored::{Stored, unpack};
 
 pub(crate) use self::file::frame::ColourModel;
+pub(crate) use self::lenient::BlocksLeft;
 pub(crate) use self::rows::PixelRows;
 
 use std::fmt::Display;

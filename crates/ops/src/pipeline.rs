@@ -361,7 +361,10 @@ impl Pipeline {
         image: SampleShape,
         into: &mut Decision,
     ) -> Result<(), SampleFault> {
-        self.recipe.decide(key, image, into).map_err(SampleFault::from)
+        self.recipe.decide(key, image, into)?;
+        let of_views = into.views().flatten();
+        let mut sizes = into.shared().iter().chain(of_views).filter_map(Step::new_size);
+        sizes.try_for_each(|size| self.room.admits_made(size))
     }
 
     /// The resize that the steps begin with, and the steps behind it.
@@ -524,7 +527,7 @@ impl From<Misfit> for SampleFault {
             Misfit::Size { size: Size { height, width } }
                 if height == 0 || width == 0 =>
             {
-                Self::NoPixels
+                Self::TooThin { height, width }
             }
             Misfit::Size { size: Size { height, width } } => {
                 Self::TooLarge { height: height as usize, width: width as usize }

@@ -89,7 +89,10 @@ fn pipeline(recipe: &Recipe) -> Pipeline {
 
 impl Batch {
     fn of(images: &[Vec<u8>]) -> Self {
-        let recipe = Recipe::builtin("imagenet-train").unwrap();
+        Self::with(Recipe::builtin("imagenet-train").unwrap(), images)
+    }
+
+    fn with(recipe: Recipe, images: &[Vec<u8>]) -> Self {
         let sample_bytes = u32::try_from(pipeline(&recipe).sample_bytes()).unwrap();
         let (mut records, mut items) = (Vec::new(), Vec::new());
         let n_items = u32::try_from(images.len()).unwrap();
@@ -280,6 +283,38 @@ fn a_bad_item_costs_its_own_sample() {
     let results = batch.run().unwrap();
     assert_eq!(batch.made(&results, 0).outcome, Outcome::Wrong);
     assert_eq!(batch.made(&results, 5).outcome, Outcome::Made);
+}
+
+/// A recipe gives the shorter side alone, so a thin image grows beyond what a device makes: the host makes it.
+#[test]
+fn a_thin_image_that_grows_too_large_is_left_to_the_host() {
+    let recipe = |more: &str| {
+        let json = format!(
+            r#"{{"name": "r", "version": 1, "ops": [{{"op": "decode"}}, {{"op": "resize", "size": 2732{more}}},
+                {{"op": "center_crop", "size": 8}}]}}"#
+        );
+        Recipe::from_json(&json).unwrap()
+    };
+    let image = |width: usize| {
+        let head = format!("P6\n{width} 1\n255\n");
+        [head.as_bytes(), &vec![9; 3 * width]].concat()
+    };
+    // 171,667,952 pixels, and 59,710,592.
+    let batch = Batch::with(recipe(""), &[image(23), image(8)]);
+    let results = batch.run().unwrap();
+    let outcomes = [0, 1].map(|n| batch.made(&results, n).outcome);
+    assert_eq!(outcomes, [Outcome::Beyond, Outcome::Made]);
+    let key = SampleKey { seed: SEED, epoch: EpochIdx(EPOCH), sample: SampleId(10) };
+    let mut out = vec![0; 8 * 8 * 3];
+    let mut run = |recipe: &Recipe, image: &[u8]| {
+        let record = Record::new(image, Encoding::Image);
+        pipeline(recipe).run(&mut Scratch::default(), key, record, &mut out)
+    };
+    run(&recipe(""), &image(23)).unwrap();
+    // With a longest side, there is nothing left of the other.
+    let thin = run(&recipe(r#", "max_size": 2733"#), &image(3000)).unwrap_err();
+    let line = thin.to_string();
+    assert!(line.starts_with("resizing makes this image one of 0x2733 pixels"), "{line}");
 }
 
 #[test]

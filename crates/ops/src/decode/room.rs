@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use bothends_core::recipe::{MAX_DECODE_BYTES, Size};
+use bothends_core::recipe::{MAX_DECODE_BYTES, SampleCost, Size};
 
 use crate::error::SampleFault;
 
@@ -159,6 +159,13 @@ impl Room {
         self.limits.pixels.check(size, file_bytes)
     }
 
+    /// Whether an image of that size is made on the way to a sample: where images are decoded for others,
+    /// at most what a recipe may ask for in figures, or what may be decoded if that is more.
+    pub(crate) fn admits_made(&self, size: Size) -> Result<(), SampleFault> {
+        let most = self.limits.pixels.most.max(SampleCost::MOST_PIXELS);
+        PixelLimit { most, per_byte: u64::MAX }.check(size, None)
+    }
+
     /// Waits until so much is free, which is as long as other images are being decoded; one
     /// that needs more than there is gets it when nobody else has any. `None` for what a worker
     /// need not ask for.
@@ -233,7 +240,7 @@ mod tests {
         // A drawing in one colour is small enough whatever its length.
         check(2048, 2048, 100).unwrap();
         let large = check(12_000, 12_000, 10_000_000).unwrap_err().to_string();
-        assert!(large.contains("12000x12000 pixels is not decoded here"), "{large}");
+        assert!(large.contains("12000x12000 pixels is not made here"), "{large}");
         assert!(large.contains("at most 64000000"), "{large}");
         let folded = check(5000, 5000, 24_000).unwrap_err().to_string();
         assert!(folded.contains("at most 12288000"), "{folded}");

@@ -44,13 +44,30 @@ use super::planes::{Chroma, McuBox, Region};
 use super::transform::idct::Steps;
 use crate::error::SampleFault;
 
-/// Most blocks that the scans of a file may visit, and the fewest that one is counted for: seconds
-/// of work. The largest image may have thirty scans of all its blocks, any image 32,768.
+/// Most blocks that the scans of a file may visit, and the fewest that one after the first is counted
+/// for: seconds of work. The largest image may have thirty scans of all its blocks, any image 32,768.
 const MOST_BLOCKS: usize = 1 << 27;
 const FEWEST_BLOCKS: usize = 1 << 12;
 
 /// What a block counts for in later arithmetic-coded scans, which cost time without taking a byte.
 const ARITHMETIC_PARTS: usize = 16;
+
+/// Blocks that scans may still visit: those of one file, whether it is a JPEG or has several in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlocksLeft(usize);
+
+impl Default for BlocksLeft {
+    fn default() -> Self {
+        Self(MOST_BLOCKS)
+    }
+}
+
+#[cfg(test)]
+impl BlocksLeft {
+    pub(crate) fn new(n: usize) -> Self {
+        Self(n)
+    }
+}
 
 /// What came of a file.
 #[derive(Debug)]
@@ -65,7 +82,8 @@ pub(crate) struct Lenient {
 }
 
 impl Decoder {
-    /// Decodes all of a file that the fast path does not take into [`Self::planes`].
+    /// Decodes all of a file that the fast path does not take into [`Self::planes`], and takes what its
+    /// scans visit from `left`.
     ///
     /// # Errors
     /// [`SampleFault`] when Pillow does not take it either, or its scans are too many.
@@ -73,9 +91,10 @@ impl Decoder {
         &mut self,
         bytes: &[u8],
         truncated: Truncated,
+        left: &mut BlocksLeft,
     ) -> Result<Lenient, SampleFault> {
         let mut scans = self.scans.take().unwrap_or_default();
-        let decoded = decode(bytes, truncated, &mut scans.coefficients);
+        let decoded = decode(bytes, truncated, (&mut scans.coefficients, left));
         self.points.clear();
         if let Ok(Lenient { frame, steps, .. }) = &decoded {
             let whole = Region::whole(frame.size);
@@ -101,7 +120,7 @@ pub(crate) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
 fn decode(
     bytes: &[u8],
     truncated: Truncated,
-    coefficients: &mut Coefficients,
+    (coefficients, left): (&mut Coefficients, &mut BlocksLeft),
 ) -> Result<Lenient, SampleFault> {
     let opening = opened(bytes)?;
     let mut run = Run {
@@ -110,7 +129,7 @@ fn decode(
         coefficients,
         steps: Vec::new(),
         n_rows: 0,
-        n_blocks_left: MOST_BLOCKS,
+        left,
     };
     match (run.decode(&opening), truncated) {
         (Ok(lenient), _) => Ok(lenient),
@@ -130,7 +149,7 @@ struct Run<'a, 'c> {
     /// For each component the table that was valid when its first scan began.
     steps: Vec<Option<Quantisation>>,
     n_rows: usize,
-    n_blocks_left: usize,
+    left: &'c mut BlocksLeft,
 }
 
 /// What is known once the first scan has been reached.
@@ -236,9 +255,9 @@ impl Run<'_, '_> {
             Coding::Arithmetic | Coding::Huffman => 1,
         };
         let n_blocks = across * down * layout.n_blocks() * parts;
-        let left = self.n_blocks_left.checked_sub(n_blocks.max(FEWEST_BLOCKS));
-        self.n_blocks_left =
-            left.ok_or_else(|| fault("it has too many scans for its size"))?;
+        let fewest = if headers.n_scans > 1 { FEWEST_BLOCKS } else { 0 };
+        let left = self.left.0.checked_sub(n_blocks.max(fewest));
+        self.left.0 = left.ok_or_else(|| fault("it has too many scans for its size"))?;
         for y in 0..down {
             let mcu_row = y / layout.rows_per_row;
             if known.has_one_scan {

@@ -47,6 +47,25 @@ pub enum Step {
     Mix(Mix),
 }
 
+impl Step {
+    /// Rows and columns of the image that the step makes, where it may make one of another size.
+    #[must_use]
+    pub fn new_size(&self) -> Option<Size> {
+        match self {
+            Self::Resize { size, .. } => Some(*size),
+            Self::Window(window) => Some(window.size),
+            Self::Warp(warp) => Some(warp.size),
+            Self::MirrorColumns
+            | Self::MirrorRows
+            | Self::Adjust(_)
+            | Self::Erase { .. }
+            | Self::FirstChannel
+            | Self::ThreeChannels
+            | Self::Mix(_) => None,
+        }
+    }
+}
+
 /// How images are summed up (`AugMix`): `Begin`, then the steps of a chain and its `Chain`,
 /// and so for every chain, then `End`.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -5,6 +5,8 @@
 //! fast one, or the one with libjpeg's pixels if its data are damaged. What has another head is refused, and
 //! so is a strip that is arithmetic-coded or progressive.
 
+use std::cell::Cell;
+
 use bothends_core::sample::{Encoding, Record};
 use memchr::memmem;
 
@@ -14,7 +16,7 @@ use super::directory::{Directory, damaged, tag, unsupported};
 use crate::error::SampleFault;
 use crate::image::Image;
 use crate::jpeg::file::frame::{Frame, Process};
-use crate::jpeg::{Chroma, Decoder, Region};
+use crate::jpeg::{BlocksLeft, Chroma, Decoder, Region};
 
 const SOI: [u8; 2] = [0xff, 0xd8];
 const EOI: [u8; 2] = [0xff, 0xd9];
@@ -28,6 +30,8 @@ pub(super) struct Jpeg<'a> {
     n_components: usize,
     /// The factors of the first component at most; nothing where the file does not say.
     most_factors: Option<[usize; 2]>,
+    /// What the scans of all strips or tiles may still visit: each else would have the work of a whole file.
+    left: Cell<BlocksLeft>,
 }
 
 /// Width and height that a strip or tile must have.
@@ -73,7 +77,8 @@ impl<'a> Jpeg<'a> {
             (6, _) => None,
             (_, _) => Some([1, 1]),
         };
-        Ok(Self { tables: directory.jpeg_tables, colours, n_components, most_factors })
+        let (tables, left) = (directory.jpeg_tables, Cell::default());
+        Ok(Self { tables, colours, n_components, most_factors, left })
     }
 
     /// Whether strips and tiles are decoded to four inks, and not to RGB.
@@ -113,11 +118,17 @@ impl<'a> Jpeg<'a> {
         let mut decoder = ImageDecoder::default();
         let decoded = decoder.decode_picture(picture, &mut image);
         if let Err(fault) = decoded {
-            let recovered = decoder.recover(record, fault.clone(), &mut image);
+            let mut left = self.left.get();
+            let to = (&mut left, &mut image);
+            let recovered = decoder.recover_within(record, fault.clone(), to);
+            self.left.set(left);
             if recovered.is_err() {
                 let cut = self.cut(&file, rest).ok_or_else(|| in_strip(fault.clone()))?;
                 let record = Record::new(&cut, Encoding::Image);
-                decoder.recover(record, fault, &mut image).map_err(in_strip)?;
+                let to = (&mut left, &mut image);
+                let recovered = decoder.recover_within(record, fault, to);
+                self.left.set(left);
+                recovered.map_err(in_strip)?;
             }
         }
         let rows = image.pixels().get(..out.len());
@@ -228,5 +239,45 @@ pub(super) fn in_strip(fault: SampleFault) -> SampleFault {
         unsupported("arithmetic-coded or lossless JPEG-compressed")
     } else {
         damaged("a JPEG-compressed strip or tile is damaged")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A JPEG of 16 x 16 pixels, whose three components each have a scan without a bit.
+    fn strip() -> Vec<u8> {
+        let mut strip = SOI.to_vec();
+        strip.extend([0xff, 0xdb, 0, 67, 0]);
+        strip.extend([1; 64]);
+        for class in [0x00, 0x10] {
+            // One code, of one bit.
+            strip.extend([0xff, 0xc4, 0, 20, class, 1]);
+            strip.extend([0; 16]);
+        }
+        strip.extend([0xff, 0xc0, 0, 17, 8, 0, 16, 0, 16, 3]);
+        strip.extend((1..=3).flat_map(|id| [id, 0x11, 0]));
+        strip.extend((1..=3).flat_map(|id| [0xff, 0xda, 0, 8, 1, id, 0, 0, 63, 0]));
+        strip
+    }
+
+    /// Strips may lie at the same place, so each of them must not have the work of a whole file.
+    #[test]
+    fn scans_of_all_strips_count_together() {
+        // Those after the first count 4096 at least: a strip takes 8196 blocks.
+        let jpeg = Jpeg {
+            tables: &[],
+            colours: b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0",
+            n_components: 3,
+            most_factors: Some([1, 1]),
+            left: Cell::new(BlocksLeft::new(2 * 8196)),
+        };
+        let expected = Expected { width: 16, height: 16, most_height: 16 };
+        let mut out = [0; 16 * 16 * 3];
+        for _ in 0..2 {
+            jpeg.unpack(&strip(), expected, &mut out).unwrap();
+        }
+        assert!(jpeg.unpack(&strip(), expected, &mut out).is_err());
     }
 }
