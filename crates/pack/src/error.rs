@@ -77,6 +77,15 @@ pub enum PackError {
         /// The folder.
         folder: PathBuf,
     },
+    /// A link that leads back to a folder in which it lies.
+    #[error(
+        "`{}` leads back to a folder that it lies in, so packing would never end; remove the link, \
+        or move it out of the data", path.display()
+    )]
+    Circle {
+        /// The link.
+        path: PathBuf,
+    },
     /// Another process writes to the folder.
     #[error(
         "another `bothends` is filling `{}`; wait until it ends, or name another folder",
@@ -88,8 +97,8 @@ pub enum PackError {
     },
     /// A file that has changed since an earlier attempt packed it.
     #[error(
-        "`{path}` changed after an earlier attempt packed it in `{}`; \
-         remove that shard and pack again", shard.display()
+        "`{path}` changed after an earlier attempt packed it in `{}`; remove that shard and pack \
+         again, which makes it and all after it again", shard.display()
     )]
     ChangedSince {
         /// The original file.
@@ -99,8 +108,8 @@ pub enum PackError {
     },
     /// A record of a finished shard that has changed since an earlier attempt wrote it.
     #[error(
-        "`{}` record {record} is damaged since an earlier attempt wrote it; \
-         remove that shard and pack again", shard.display()
+        "`{}` record {record} is damaged since an earlier attempt wrote it; remove that shard and \
+         pack again, which makes it and all after it again", shard.display()
     )]
     DamagedSince {
         /// The shard.

@@ -15,6 +15,7 @@ use bothends_dataset::is_listed_image;
 use bothends_io::replace;
 use bothends_storage::{is_url, without_secrets};
 
+use crate::folder::sync;
 use crate::record::Item;
 use crate::{Converter, PackError, Progress, Source};
 
@@ -61,7 +62,11 @@ pub fn export(
         }
     }
     match (written, failed) {
-        (Ok(progress), _) => Ok(progress),
+        (Ok(progress), _) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            sync(folder.unwrap_or(Path::new(".")))?;
+            Ok(progress)
+        }
         (Err(_), Some(error)) => Err(error),
         (Err(error), None) => Err(PackError::at("write", path)(error)),
     }

@@ -1,4 +1,4 @@
-//! The folder of a store: only one process writes to it, and it is not inside the data.
+//! The folder of a store: only one process writes to it, it is not inside the data, and what is in it stays.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -24,6 +24,29 @@ impl Lock {
             // Some file systems have no locks: there, nobody is kept out.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(Self { _folder: open }),
         }
+    }
+}
+
+/// Makes the folder and those above it that do not exist, all of which stay after a power failure.
+pub(crate) fn make(folder: &Path) -> Result<(), PackError> {
+    let whole = std::path::absolute(folder).map_err(PackError::at("find", folder))?;
+    let is_missing = |part: &&Path| part.symlink_metadata().is_err();
+    let missing: Vec<&Path> = whole.ancestors().take_while(is_missing).collect();
+    fs::create_dir_all(folder).map_err(PackError::at("make", folder))?;
+    missing.iter().filter_map(|made| made.parent()).try_for_each(sync)
+}
+
+/// Makes the names that files in the folder have now stay after a power failure, where the file system can.
+pub(crate) fn sync(folder: &Path) -> Result<(), PackError> {
+    let synced = File::open(folder).and_then(|open| open.sync_all());
+    // Some file systems do not sync folders, and one that may only be written to cannot be opened.
+    let cannot = |error: &io::Error| {
+        use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+        matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported)
+    };
+    match synced {
+        Err(error) if !cannot(&error) => Err(PackError::at("write", folder)(error)),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

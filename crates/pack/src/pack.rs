@@ -5,28 +5,27 @@
 //! not depend on the number of threads, no thread runs far ahead, and nothing has to be sorted.
 //!
 //! What a killed attempt left is used again, because its finished shards state which records they
-//! have. A shard with other records is never touched.
+//! have. A shard with other records is never touched. `ahead.rs` has the threads.
+
+mod ahead;
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use bothends_dataset::store::{Index, MANIFEST_FILES, Manifest, Shard};
 use bothends_io::open_regular;
 
-use crate::folder::{Lock, names};
+use self::ahead::make_all;
+use crate::folder::{Lock, make, names, sync};
 use crate::opened::read_stored;
 use crate::record::Made;
 use crate::shard::{ShardWriter, name_of, read_back, write_whole};
 use crate::source::stored::{differ, item};
 use crate::source::{Progress, Source};
-use crate::{Converter, OpenStore, PackError};
-
-/// How many records a thread may be ahead of the writer: a few milliseconds of work, while the
-/// disk is written.
-const MOST_AHEAD: usize = 16;
+use crate::{OpenStore, PackError};
 
 /// Whether the store is new or added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +74,7 @@ pub fn pack(
     config: &PackConfig,
     observer: &mut dyn FnMut(Progress),
 ) -> Result<Packed, PackError> {
-    fs::create_dir_all(folder).map_err(PackError::at("make", folder))?;
+    make(folder)?;
     let _lock = Lock::take(folder)?;
     let mut manifest = match config.destination {
         Destination::New => begin(source, folder)?,
@@ -91,6 +90,7 @@ pub fn pack(
         observer(progress);
     }
     observer(progress);
+    let left = left(source, folder, (&manifest.shards, progress.n_done))?;
     let mut writing = Writing {
         folder: folder.to_owned(),
         shard_bytes: config.shard_bytes,
@@ -107,11 +107,14 @@ pub fn pack(
         Ok(())
     })?;
     manifest.shards = writing.finish()?;
-    // The manifest comes last: a store that has it is complete.
+    remove_left(folder, &left, &manifest)?;
+    sync(folder)?;
+    // The manifest comes last: a store that has it is complete, after a power failure, too.
     let bytes = manifest.encode();
     for name in MANIFEST_FILES.iter().rev() {
         write_whole(folder, name, &bytes)?;
     }
+    sync(folder)?;
     Ok(Packed { manifest, progress })
 }
 
@@ -201,6 +204,63 @@ fn finished(
     Ok(Some(shard))
 }
 
+/// The shards that earlier attempts finished after the first one that is missing, which the store will not have:
+/// others take their names. Those before it are `shards`, with `n_done` records of the source.
+///
+/// # Errors
+/// [`PackError::OtherShard`] where they do not hold later records, in the same order.
+fn left(
+    source: &dyn Source,
+    folder: &Path,
+    (shards, n_done): (&[Shard], u64),
+) -> Result<Vec<String>, PackError> {
+    let known: HashSet<String> = shards.iter().map(Shard::file).collect();
+    let is_left = |name: &String| {
+        let is_later = |number| number > shards.len() && name_of(number) == *name;
+        name.parse().is_ok_and(is_later) && !known.contains(&format!("{name}.shard"))
+    };
+    let names = names(folder)?;
+    let stems = names.iter().filter_map(|name| name.strip_suffix(".shard"));
+    let left: Vec<String> = stems.map(str::to_owned).filter(is_left).collect();
+    let mut next = usize::try_from(n_done).unwrap_or(usize::MAX);
+    for name in &left {
+        let Some((shard, sealed)) = read_back(folder, name)? else { continue };
+        let path = folder.join(shard.file());
+        let index = Index::decode(&sealed.index, &sealed.header).map_err(|refusal| {
+            PackError::Refused { path: path.display().to_string(), refusal }
+        })?;
+        for record in 0..index.lines().len() {
+            let item = item(&index, record);
+            let found = (next..source.n_records()).find(|at| source.item(*at) == item);
+            let Some(found) = found else {
+                return Err(PackError::OtherShard { path, source_name: source.name() });
+            };
+            next = found + 1;
+        }
+    }
+    Ok(left)
+}
+
+/// Removes those of them whose names no shard of the store has taken.
+fn remove_left(
+    folder: &Path,
+    left: &[String],
+    manifest: &Manifest,
+) -> Result<(), PackError> {
+    let known: HashSet<String> = manifest.shards.iter().map(Shard::file).collect();
+    let files =
+        left.iter().map(|name| (format!("{name}.shard"), format!("{name}.index")));
+    for (shard, index) in files.filter(|(shard, _)| !known.contains(shard)) {
+        for path in [folder.join(shard), folder.join(index)] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed.map_err(PackError::at("remove", &path))?,
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Shards being written, one after the other.
 #[derive(Debug)]
 struct Writing {
@@ -234,49 +294,5 @@ impl Writing {
     }
 }
 
-/// Makes the records from `first` on and gives them to `push` in their order.
-fn make_all(
-    source: &dyn Source,
-    n_threads: usize,
-    first: usize,
-    push: &mut dyn FnMut(Made) -> Result<(), PackError>,
-) -> Result<(), PackError> {
-    let n_records = source.n_records();
-    let n_threads = n_threads.clamp(1, n_records.saturating_sub(first).max(1));
-    thread::scope(|scope| {
-        let queues: Result<Vec<_>, PackError> = (0..n_threads)
-            .map(|nth| {
-                let (sender, queue) = sync_channel(MOST_AHEAD);
-                let numbers = (first..n_records).skip(nth).step_by(n_threads);
-                thread::Builder::new()
-                    .name(format!("pack-{nth}"))
-                    .spawn_scoped(scope, move || make_some(source, numbers, &sender))
-                    .map_err(PackError::at("start a thread for", Path::new("packing")))?;
-                Ok(queue)
-            })
-            .collect();
-        // Dropped at the first error, so that no thread waits to pass on a record and all end.
-        let queues: Vec<Receiver<_>> = queues?;
-        for (_, queue) in (first..n_records).zip(queues.iter().cycle()) {
-            // A thread ends early only if it panics, which its scope propagates.
-            let Ok(made) = queue.recv() else { break };
-            push(made?)?;
-        }
-        Ok(())
-    })
-}
-
-/// The loop of a thread.
-fn make_some(
-    source: &dyn Source,
-    numbers: impl Iterator<Item = usize>,
-    sender: &SyncSender<Result<Made, PackError>>,
-) {
-    let mut converter = Converter::default();
-    for number in numbers {
-        let made = source.make(number, &mut converter);
-        if sender.send(made).is_err() {
-            return;
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

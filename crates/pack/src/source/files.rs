@@ -1,15 +1,15 @@
 //! A data set in files, as a source: its samples in order, then everything else.
 //!
 //! Files that do not belong to a sample are rests, and so are bytes between samples and empty
-//! folders, so unpacking gives the same tree. Links are followed, and their targets are packed. A
-//! side index is left out (it can be made again), and so is whatever is not a regular file, such as
-//! a pipe.
+//! folders, so unpacking gives the same tree. Links are followed, and their targets are packed; one that
+//! leads back to a folder above it is refused. A side index is left out (it can be made again), and so is
+//! whatever is not a regular file, such as a pipe.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -146,7 +146,11 @@ impl Files {
         let mut empty_folders = Vec::new();
         if target.is_empty() {
             match &place {
-                Place::Folder(root) => walk(root, "", &mut files, &mut empty_folders)?,
+                Place::Folder(root) => {
+                    let mut walk = Walk { root, above: Vec::new(), files, empty_folders };
+                    walk.folder("")?;
+                    Walk { files, empty_folders, .. } = walk;
+                }
                 Place::Remote(view) => walk_objects(view, &mut files)?,
             }
         }
@@ -325,34 +329,46 @@ impl Source for Files {
     }
 }
 
-/// Every file below `folder` with its length, and every empty folder.
-fn walk(
-    root: &Path,
-    folder: &str,
-    files: &mut Vec<(String, u64)>,
-    empty_folders: &mut Vec<String>,
-) -> Result<(), PackError> {
-    let path = root.join(folder);
-    let mut listed = list(&path).map_err(|e| PackError::Failed {
-        doing: "list",
-        path,
-        source: io::Error::other(e),
-    })?;
-    listed.retain(|listed| !side_index::is_segment(&listed.name));
-    if listed.is_empty() && !folder.is_empty() {
-        empty_folders.push(folder.to_owned());
-    }
-    for listed in listed {
-        let path = match folder {
-            "" => listed.name,
-            _ => format!("{folder}/{}", listed.name),
-        };
-        match listed.kind {
-            Kind::Folder => walk(root, &path, files, empty_folders)?,
-            Kind::File { len } => files.push((path, len)),
+/// Finds every file below a folder with its length, and every empty folder.
+struct Walk<'a> {
+    root: &'a Path,
+    /// Device and inode of the folders that it is in: a link may lead back to one of them.
+    above: Vec<(u64, u64)>,
+    files: Vec<(String, u64)>,
+    empty_folders: Vec<String>,
+}
+
+impl Walk<'_> {
+    fn folder(&mut self, folder: &str) -> Result<(), PackError> {
+        let path = self.root.join(folder);
+        let found = fs::metadata(&path).map_err(PackError::at("list", &path))?;
+        let own = (found.dev(), found.ino());
+        if self.above.contains(&own) {
+            return Err(PackError::Circle { path });
         }
+        let mut listed = list(&path).map_err(|e| PackError::Failed {
+            doing: "list",
+            path,
+            source: io::Error::other(e),
+        })?;
+        listed.retain(|listed| !side_index::is_segment(&listed.name));
+        if listed.is_empty() && !folder.is_empty() {
+            self.empty_folders.push(folder.to_owned());
+        }
+        self.above.push(own);
+        for listed in listed {
+            let path = match folder {
+                "" => listed.name,
+                _ => format!("{folder}/{}", listed.name),
+            };
+            match listed.kind {
+                Kind::Folder => self.folder(&path)?,
+                Kind::File { len } => self.files.push((path, len)),
+            }
+        }
+        self.above.pop();
+        Ok(())
     }
-    Ok(())
 }
 
 /// Every object with its length; a remote store has no empty folders. Names may have any number of
@@ -480,6 +496,35 @@ mod tests {
         let line = Files::open(Path::new(&url("store"))).unwrap_err().to_string();
         assert!(line.contains("/store/` is a store, and"), "{line}");
         assert!(line.contains("copy it to one first"), "{line}");
+    }
+
+    /// A folder may be reached twice, and by a link, but not from inside it.
+    #[test]
+    fn a_link_that_leads_back_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir_all(data.join("more/deep")).unwrap();
+        fs::write(data.join("more/deep/notes.txt"), b"ab").unwrap();
+        let pixels = vec![7; 3073];
+        fs::write(data.join("data_batch_1.bin"), pixels).unwrap();
+        let link = |to: &str, name: &str| {
+            std::os::unix::fs::symlink(to, data.join(name)).unwrap();
+        };
+        link("more", "other");
+        let files = Files::open(&data).unwrap();
+        let paths = |files: &Files| -> Vec<String> {
+            (0..files.n_records()).map(|number| files.item(number).path).collect()
+        };
+        // A sample, and what is left of its file.
+        let batch = ["data_batch_1.bin"; 2];
+        let rests = ["more/deep/notes.txt", "other/deep/notes.txt"];
+        assert_eq!(paths(&files), [batch, rests].concat());
+        for (to, name) in [("..", "more/up"), ("../..", "more/deep/top"), (".", "here")] {
+            link(to, name);
+            let line = Files::open(&data).unwrap_err().to_string();
+            assert!(line.contains(&format!("/{name}` leads back to")), "{line}");
+            fs::remove_file(data.join(name)).unwrap();
+        }
     }
 
     #[test]
