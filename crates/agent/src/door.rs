@@ -17,7 +17,6 @@ mod turns;
 
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -27,13 +26,12 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use bothends_csd::admission::{MAX_UNADMITTED, Peer};
-use bothends_csd::listen::{Admitted, Ended, Listener, Socket, Terms, admit};
-use bothends_csd::spool::{await_host, prepare_directory, remove_directory};
+use bothends_csd::listen::{Admitted, Listener, Socket, Terms, admit};
+use bothends_csd::spool::{prepare_directory, remove_directory};
 use bothends_csd::{Address, Busy, CsdError, Security, Serve};
 
 use crate::costs::Costs;
 use crate::door::lobby::{GLANCE, Lobby, Look, MOST_AT_ONCE, MOST_SILENT};
-use crate::door::turns::{after, is_full};
 use crate::memory::RETRY;
 use crate::server::{Asker, Registry, Server};
 
@@ -41,9 +39,6 @@ pub use news::News;
 
 /// How often a door looks whether it shall close.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// How often a door looks whether a full directory has room again.
-const ROOM: Duration = Duration::from_millis(500);
 
 /// How long a device for one host takes to notice that it has left, at most.
 const HANDOVER: Duration = Duration::from_millis(500);
@@ -269,90 +264,6 @@ impl Door {
                 self.serve_in_turn(hosts, visits, stop, tell)
             }
         }
-    }
-
-    /// Serves one host after the other in the caller's thread.
-    fn serve_in_turn(
-        &self,
-        hosts: &dyn Hosts,
-        visits: Visits,
-        stop: &AtomicBool,
-        tell: &(dyn Fn(News<'_>) + Sync),
-    ) -> Result<(), CsdError> {
-        let mut said_full = false;
-        // A flag alone; nothing else is published with it.
-        while !stop.load(Ordering::Relaxed) {
-            match after(self.visit(hosts, stop, tell), visits) {
-                ControlFlow::Break(end) => return end,
-                ControlFlow::Continue(None) => said_full = false,
-                ControlFlow::Continue(Some(error)) => {
-                    let is_full = is_full(&error);
-                    if !(is_full && said_full) {
-                        tell(News::Complaint { from: None, error: &error });
-                    }
-                    said_full = is_full;
-                    if is_full {
-                        thread::sleep(ROOM);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for a host, a little while at a socket, and serves it; `None` when none came. It has a place from when it is
-    /// there: one that nobody uses is another door's.
-    fn visit(
-        &self,
-        hosts: &dyn Hosts,
-        stop: &AtomicBool,
-        tell: &(dyn Fn(News<'_>) + Sync),
-    ) -> Result<Option<Ended>, CsdError> {
-        match &self.way {
-            Way::Spool(dir) => {
-                let Some(visitor) = await_host(&dir.path, stop)? else {
-                    return Ok(Some(Ended::Stopped));
-                };
-                let (mut visitor, mut ended) = (Some(visitor), Ok(None));
-                hosts.host(Peer::default(), &mut |guest| {
-                    let Some(visitor) = visitor.take() else { return };
-                    match guest {
-                        Ok(serve) => ended = visitor.serve(serve, stop).map(Some),
-                        Err(busy) => self.turn_away(busy, |busy| visitor.turn_away(busy)),
-                    }
-                });
-                ended
-            }
-            Way::Socket(listener) => {
-                let Some(socket) = listener.accept(LOOK)? else { return Ok(None) };
-                let security = self.trust.current();
-                let from = far_end(&socket);
-                // Who has not said who it is was no host.
-                let host = match admit(socket, Terms { security: &security, stop }) {
-                    Ok(host) => host,
-                    Err(CsdError::LinkLost { .. }) => return Ok(None),
-                    Err(error) => {
-                        tell(News::Complaint { from, error: &error });
-                        return Ok(None);
-                    }
-                };
-                let (mut host, mut ended) = (Some(host), Ok(None));
-                hosts.host(Peer::default(), &mut |guest| {
-                    let Some(host) = host.take() else { return };
-                    match guest {
-                        Ok(serve) => ended = host.serve(serve, stop).map(Some),
-                        Err(busy) => self.turn_away(busy, |busy| host.turn_away(busy)),
-                    }
-                });
-                ended
-            }
-        }
-    }
-
-    fn turn_away(&self, busy: Busy, tell: impl FnOnce(Busy)) {
-        // A count alone.
-        self.refusals.busy.fetch_add(1, Ordering::Relaxed);
-        tell(busy);
     }
 }
 

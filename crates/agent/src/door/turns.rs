@@ -1,15 +1,109 @@
-//! Whether a door that serves one host after the other stays open once a host has left, or none could come in.
+//! A door that serves one host after the other, and whether it stays open once one has left, or none could come in.
 
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use bothends_csd::CsdError;
-use bothends_csd::listen::Ended;
+use bothends_csd::admission::Peer;
+use bothends_csd::listen::{Ended, Terms, admit};
+use bothends_csd::spool::await_host;
+use bothends_csd::{Busy, CsdError};
 
-use super::Visits;
+use super::{Door, Hosts, LOOK, News, Visits, Way, far_end};
+
+/// How often a door looks whether a full directory has room again.
+const ROOM: Duration = Duration::from_millis(500);
+
+impl Door {
+    /// Serves one host after the other in the caller's thread.
+    pub(super) fn serve_in_turn(
+        &self,
+        hosts: &dyn Hosts,
+        visits: Visits,
+        stop: &AtomicBool,
+        tell: &(dyn Fn(News<'_>) + Sync),
+    ) -> Result<(), CsdError> {
+        let mut said_full = false;
+        // A flag alone; nothing else is published with it.
+        while !stop.load(Ordering::Relaxed) {
+            match after(self.visit(hosts, stop, tell), visits) {
+                ControlFlow::Break(end) => return end,
+                ControlFlow::Continue(None) => said_full = false,
+                ControlFlow::Continue(Some(error)) => {
+                    let is_full = is_full(&error);
+                    if !(is_full && said_full) {
+                        tell(News::Complaint { from: None, error: &error });
+                    }
+                    said_full = is_full;
+                    if is_full {
+                        thread::sleep(ROOM);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a host, a little while at a socket, and serves it; `None` when none came. It has a place from when it is
+    /// there: one that nobody uses is another door's.
+    fn visit(
+        &self,
+        hosts: &dyn Hosts,
+        stop: &AtomicBool,
+        tell: &(dyn Fn(News<'_>) + Sync),
+    ) -> Result<Option<Ended>, CsdError> {
+        match &self.way {
+            Way::Spool(dir) => {
+                let Some(visitor) = await_host(&dir.path, stop)? else {
+                    return Ok(Some(Ended::Stopped));
+                };
+                let (mut visitor, mut ended) = (Some(visitor), Ok(None));
+                hosts.host(Peer::default(), &mut |guest| {
+                    let Some(visitor) = visitor.take() else { return };
+                    match guest {
+                        Ok(serve) => ended = visitor.serve(serve, stop).map(Some),
+                        Err(busy) => self.turn_away(busy, |busy| visitor.turn_away(busy)),
+                    }
+                });
+                ended
+            }
+            Way::Socket(listener) => {
+                let Some(socket) = listener.accept(LOOK)? else { return Ok(None) };
+                let security = self.trust.current();
+                let from = far_end(&socket);
+                // Who has not said who it is was no host.
+                let host = match admit(socket, Terms { security: &security, stop }) {
+                    Ok(host) => host,
+                    Err(CsdError::LinkLost { .. }) => return Ok(None),
+                    Err(error) => {
+                        tell(News::Complaint { from, error: &error });
+                        return Ok(None);
+                    }
+                };
+                let (mut host, mut ended) = (Some(host), Ok(None));
+                hosts.host(Peer::default(), &mut |guest| {
+                    let Some(host) = host.take() else { return };
+                    match guest {
+                        Ok(serve) => ended = host.serve(serve, stop).map(Some),
+                        Err(busy) => self.turn_away(busy, |busy| host.turn_away(busy)),
+                    }
+                });
+                ended
+            }
+        }
+    }
+
+    fn turn_away(&self, busy: Busy, tell: impl FnOnce(Busy)) {
+        // A count alone.
+        self.refusals.busy.fetch_add(1, Ordering::Relaxed);
+        tell(busy);
+    }
+}
 
 /// Whether the door closes with the end of a visit; what it complains of, where it stays open.
-pub(super) fn after(
+fn after(
     ended: Result<Option<Ended>, CsdError>,
     visits: Visits,
 ) -> ControlFlow<Result<(), CsdError>, Option<CsdError>> {
@@ -30,7 +124,7 @@ pub(super) fn after(
 }
 
 /// Whether a directory had no room: hosts are served again once somebody makes some.
-pub(super) fn is_full(error: &CsdError) -> bool {
+fn is_full(error: &CsdError) -> bool {
     let CsdError::Place { source, .. } = error else { return false };
     matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
