@@ -100,8 +100,7 @@ impl Runtime {
             is_wanted: false,
             stop: stop.clone(),
         };
-        let bell = shared.bell.clone();
-        let ways = Ways { commands, bell, number, notes: shared.notes };
+        let ways = Ways { commands, bell: shared.bell, number, notes: shared.notes };
         ways.tell(Command::Begin(Box::new(brief)));
         Ok(Epoch {
             ready: Some(ready),
