@@ -16,8 +16,7 @@
 //! has opened for two weeks.
 //!
 //! **Bound.** Segments with names stay within the limit, whoever writes them, except for those that get
-//! their names at the same moment. One without a name, of each
-//! process that writes, may come on top while it grows: a 64th of the limit, or 16 MiB if that is more.
+//! their names at the same moment. One without a name, of each process that writes, may come on top while it grows: a 64th of the limit, 16 MiB, or one record, whichever is most.
 //!
 //! Threads of the lowest priority write here, so one that reads never waits for a lock: what is locked
 //! counts as absent.
@@ -127,7 +126,7 @@ pub struct NewBlocks<'a> {
 pub enum Keeping {
     /// It was.
     Kept,
-    /// It does not fit the form; others may.
+    /// It does not fit the form, or is longer than the whole cache may be; others may fit.
     Unfit,
     /// It was not, and nothing more will be.
     Stopped,
@@ -176,7 +175,7 @@ impl BlockCache {
             off: OnceLock::new(),
             counts: Counts::default(),
         };
-        cache.look();
+        cache.look(&cache.growing());
         cache
     }
 
@@ -264,6 +263,9 @@ impl BlockCache {
         let Ok(len) = u32::try_from(bytes.len()) else { return Keeping::Unfit };
         let [key, stamp] = name.parts();
         let record = NewRecord { key, stamp, profile, head, len };
+        if HEADER_BYTES as u64 + with_line(&record) > self.folder.limit_bytes() {
+            return Keeping::Unfit;
+        }
         let mut growing = self.growing();
         match self.write(&mut growing, &record, bytes) {
             Ok(keeping) => keeping,
@@ -304,9 +306,8 @@ impl BlockCache {
         if matches!(&*growing, Growing::Segment(writing) if writing.offset >= least) {
             self.publish(&mut growing);
         }
-        drop(growing);
         self.prune();
-        self.look();
+        self.look(&growing);
     }
 
     /// What it has, and has done.
@@ -391,11 +392,13 @@ impl BlockCache {
 
     /// A new segment with room for this record, or why there is none.
     fn begin(&self, record: &NewRecord<'_>) -> Result<Writing, String> {
-        let limit_bytes = self.folder.limit_bytes();
-        let end = self.folder.make_room().min(segment_bytes(limit_bytes));
-        if end < with_line(record) + HEADER_BYTES as u64 {
+        let needed = HEADER_BYTES as u64 + with_line(record);
+        let room = self.folder.make_room();
+        if room < needed {
             return Err("the cache is full".to_owned());
         }
+        // A record that is longer than segments are has a segment of its own.
+        let end = room.min(segment_bytes(self.folder.limit_bytes()).max(needed));
         let draft = self.draft(end)?;
         let file = Arc::new(draft.reading(self.direct).map_err(|e| unwritten(&e))?);
         let mut known = self.known_mut();
@@ -481,8 +484,9 @@ impl BlockCache {
     }
 
     /// Reads the segments in the folder that are new, oldest first: what is newer counts. Where there
-    /// are too many the oldest are removed.
-    fn look(&self) {
+    /// are too many the oldest are removed. Meanwhile none gets its name here: it has it a moment before it is known,
+    /// and would be taken for that of another process, which makes the first one useless.
+    fn look(&self, _publishing: &MutexGuard<'_, Growing>) {
         let entries = std::fs::read_dir(&self.folder.path).into_iter().flatten();
         let names =
             entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());

@@ -222,4 +222,26 @@ mod tests {
         let all: u64 = sizes.map(|path| path.metadata().unwrap().len()).sum();
         assert!(all <= limit, "{all}");
     }
+
+    #[test]
+    fn a_record_that_is_longer_than_a_segment_is_kept_and_so_are_those_behind_it() {
+        let root = tempfile::tempdir().unwrap();
+        // Segments of 16 MiB.
+        let limit = 1 << 30;
+        let long = vec![7; 17 << 20];
+        let first = cache(root.path(), limit);
+        for (n, record) in [(1, &long[..10]), (2, &long), (3, &long[..10])] {
+            assert_eq!(first.keep(name(n), record), Keeping::Kept, "{n}");
+        }
+        assert_eq!(first.stats().off, None);
+        drop(first);
+        let next = cache(root.path(), limit);
+        let lens = [1, 2, 3].map(|n| read(&next, n).map(|record| record.len()));
+        assert_eq!(lens, [Some(10), Some(long.len()), Some(10)]);
+        let small = tempfile::tempdir().unwrap();
+        let small = cache(small.path(), 1 << 20);
+        assert_eq!(small.keep(name(1), &long), Keeping::Unfit, "longer than all of it");
+        assert_eq!(small.keep(name(2), b"two"), Keeping::Kept);
+        assert_eq!(small.stats().off, None);
+    }
 }
