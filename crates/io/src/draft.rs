@@ -4,7 +4,8 @@
 //! process is killed. Otherwise it has a hidden name, which is removed when the draft is dropped. A file
 //! that replaces another is written next to it ([`replace`], or [`write_beside`] if that name
 //! matters). None of them syncs: the writer syncs what must survive a power failure, or the reader
-//! recognises an empty file. `draft/left.rs` removes what killed writers of [`replace`] leave behind.
+//! recognises an empty file. `draft/left.rs` removes what killed writers leave behind under hidden names, and
+//! those of [`replace`].
 
 mod left;
 
@@ -46,19 +47,19 @@ impl Draft {
             Ok(()) | Err(_) => {}
         }
         let flags = OFlag::O_TMPFILE.bits();
-        // Whatever the umask: what others may write is not believed later.
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).mode(0o644);
-        let unnamed = options.clone().custom_flags(flags).open(folder);
-        let folder = folder.to_owned();
-        if let Ok(file) = unnamed {
-            return Ok(Self { file, folder, hidden: None });
+        match draft_file().custom_flags(flags).open(folder) {
+            Ok(file) => Ok(Self { file, folder: folder.to_owned(), hidden: None }),
+            Err(_) => Self::hidden(folder),
         }
-        let hidden =
-            folder.join(format!(".draft-{}-{}", std::process::id(), nanoseconds()));
-        let file = options.create_new(true).open(&hidden);
+    }
+
+    /// Begins a file that has a name at once: the file system knows none without.
+    fn hidden(folder: &Path) -> Result<Self, IoError> {
+        left::remove_drafts_once(folder);
+        let hidden = left::hidden(folder, nanoseconds());
+        let file = draft_file().create_new(true).open(&hidden);
         let file = file.map_err(|e| IoError::at(&hidden, "write", e))?;
-        Ok(Self { file, folder, hidden: Some(hidden) })
+        Ok(Self { file, folder: folder.to_owned(), hidden: Some(hidden) })
     }
 
     /// Writes `bytes` over those from `offset` on.
@@ -191,6 +192,13 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
 }
 
 /// Whatever the umask: what others may write is not believed later.
+fn draft_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o644);
+    options
+}
+
+/// As readable for others, and as closed to them, as a draft.
 fn new_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o644);
@@ -232,6 +240,39 @@ mod tests {
         let name = path.file_name().unwrap().to_str().unwrap();
         assert_eq!(names(&folder), [name]);
         assert!(name.starts_with("a-") && name.ends_with(".test"));
+    }
+
+    /// As on NFS, and wherever else a file cannot be without a name.
+    #[test]
+    fn what_killed_processes_left_under_hidden_names_goes() {
+        let root = tempfile::tempdir().unwrap();
+        let gone = left::tests::ended();
+        let parent = std::os::unix::process::parent_id();
+        let old = [format!(".draft-{gone}-1"), format!(".draft-{gone}-1764478830123")];
+        // Of one that runs, of no process, and a file of somebody.
+        let kept = [
+            format!(".draft-{parent}-1"),
+            format!(".draft-{gone}-x"),
+            format!(".draft-{gone}"),
+            format!("draft-{gone}-1"),
+            ".draft".to_owned(),
+        ];
+        for name in old.iter().chain(&kept) {
+            left::tests::leave(&root.path().join(name), 2 * left::OLD_DRAFT);
+        }
+        // Perhaps a segment of another machine, which grows again with its next epoch.
+        let new = format!(".draft-{gone}-2");
+        left::tests::leave(&root.path().join(&new), left::OLD_DRAFT / 2);
+        let draft = Draft::hidden(root.path()).unwrap();
+        draft.write_at(b"whole", 0).unwrap();
+        assert!(draft.hidden.as_ref().is_some_and(|path| path.exists()));
+        let published = draft.publish("a-", "test").unwrap();
+        assert_eq!(std::fs::read(&published).unwrap(), b"whole");
+        std::fs::remove_file(published).unwrap();
+        drop(Draft::hidden(root.path()).unwrap());
+        let mut expected = [&kept[..], &[new]].concat();
+        expected.sort();
+        assert_eq!(names(root.path()), expected);
     }
 
     #[test]

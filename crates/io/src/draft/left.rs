@@ -1,7 +1,7 @@
-//! What a process that was killed while it replaced a file has left next to it.
+//! What a process that was killed has left: next to a file that it replaced, or as a draft that had to have a name.
 //!
-//! Only a file is removed that has the name of such a one, is this user's own, was not written for an hour, and whose
-//! process does not run. A process with the same number may run on another machine or in another container, where
+//! Only a file is removed that has the name of such a one, is this user's own, was not written for an hour (a draft: for a
+//! day), and whose process does not run. A process with the same number may run on another machine or in another container, where
 //! nothing but the age tells: locks are not asked, which network file systems may wait for or not pass on.
 
 use std::collections::BTreeSet;
@@ -18,11 +18,22 @@ use nix::unistd::Pid;
 
 use crate::files::regular::belongs_to_user;
 
+/// What the hidden names of drafts begin with.
+const DRAFT: &str = ".draft-";
+
 /// Names in a folder that are looked at: no run waits for a folder with more.
 const MOST_NAMES: usize = 100_000;
 
 /// No writer pauses for as long within a file, whatever its file system does.
 const OLD: Duration = Duration::from_secs(3600);
+
+/// A segment of a cache is a draft as long as it grows, and does not grow in an epoch that finds everything in the cache.
+pub(super) const OLD_DRAFT: Duration = Duration::from_secs(24 * 3600);
+
+/// The name in `folder` of a draft that must have one, told from others of this process by `nth`.
+pub(super) fn hidden(folder: &Path, nth: u128) -> PathBuf {
+    folder.join(format!("{DRAFT}{}-{nth}", std::process::id()))
+}
 
 /// The name next to `path` of a file that is to replace it, the `nth` of this process.
 pub(super) fn beside(path: &Path, nth: u32) -> PathBuf {
@@ -33,25 +44,36 @@ pub(super) fn beside(path: &Path, nth: u32) -> PathBuf {
 
 /// Removes what others left next to `path`; once for each path, since a folder may be large.
 pub(super) fn remove_once(path: &Path) {
-    static LOOKED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-    let is_first = {
-        let mut looked = LOOKED.lock().unwrap_or_else(PoisonError::into_inner);
-        looked.insert(path.to_owned())
-    };
-    if is_first {
-        remove(path);
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
+    if is_first_look(path) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let writer = |beside: &str| writer_of(beside, name);
+        remove(folder.unwrap_or(Path::new(".")), OLD, writer);
     }
 }
 
-fn remove(path: &Path) {
-    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let entries = fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten();
+/// Removes drafts that others left in `folder`; once for each folder.
+pub(super) fn remove_drafts_once(folder: &Path) {
+    if is_first_look(folder) {
+        remove(folder, OLD_DRAFT, writer_of_draft);
+    }
+}
+
+/// Whether this process has not looked there yet.
+fn is_first_look(path: &Path) -> bool {
+    static LOOKED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let mut looked = LOOKED.lock().unwrap_or_else(PoisonError::into_inner);
+    looked.insert(path.to_owned())
+}
+
+/// Removes the files of `folder` that `writer_of` knows the process of, and that were not written for so long.
+fn remove(folder: &Path, old: Duration, writer_of: impl Fn(&str) -> Option<i32>) {
+    let entries = fs::read_dir(folder).into_iter().flatten();
     for entry in entries.flatten().take(MOST_NAMES) {
-        let writer = entry.file_name().to_str().and_then(|it| writer_of(it, name));
+        let writer = entry.file_name().to_str().and_then(&writer_of);
         if writer.is_some_and(|writer| !runs(writer)) {
             // It is in nobody's way: whatever fails here, the next process may do.
-            let _ = remove_old(&entry.path());
+            let _ = remove_old(&entry.path(), old);
         }
     }
 }
@@ -60,11 +82,23 @@ fn remove(path: &Path) {
 fn writer_of(beside: &str, name: &str) -> Option<i32> {
     let own = beside.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".tmp")?;
     let (writer, nth) = own.split_once('-')?;
-    let is_number =
-        |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
     // The probe is empty, and is there before anything is written.
-    let is_ours = is_number(writer) && (is_number(nth) || nth == "probe");
-    writer.parse().ok().filter(|writer| is_ours && *writer > 0)
+    process(writer).filter(|_| is_number(nth) || nth == "probe")
+}
+
+/// The process that a draft is of, by its hidden name.
+fn writer_of_draft(hidden: &str) -> Option<i32> {
+    let (writer, nth) = hidden.strip_prefix(DRAFT)?.split_once('-')?;
+    process(writer).filter(|_| is_number(nth))
+}
+
+fn process(text: &str) -> Option<i32> {
+    let number = is_number(text).then(|| text.parse().ok()).flatten();
+    number.filter(|number| *number > 0)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit())
 }
 
 /// Whether another process with this number runs, as far as can be seen from here. In a container, the one that was
@@ -82,20 +116,20 @@ fn runs(process: i32) -> bool {
     }
 }
 
-/// Removes a file of this user if it was not written lately.
-fn remove_old(path: &Path) -> io::Result<()> {
+/// Removes a file of this user if it was not written for so long.
+fn remove_old(path: &Path, old: Duration) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?;
     let is_own = found.is_file() && found.nlink() == 1 && belongs_to_user(&found);
     // A time to come, from another machine's clock, is no age.
     let age = found.modified()?.elapsed().unwrap_or_default();
-    if is_own && age > OLD {
+    if is_own && age > old {
         fs::remove_file(path)?;
     }
     Ok(())
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::fs::File;
     use std::io::Write;
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -106,14 +140,14 @@ mod tests {
     use crate::replace;
 
     /// A process that has ended and was waited for.
-    fn ended() -> u32 {
+    pub(in crate::draft) fn ended() -> u32 {
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         child.id()
     }
 
     /// Leaves a file there that was written so long ago.
-    fn leave(path: &Path, age: Duration) {
+    pub(in crate::draft) fn leave(path: &Path, age: Duration) {
         let mut file = File::create(path).unwrap();
         file.write_all(b"half").unwrap();
         file.set_modified(SystemTime::now() - age).unwrap();
