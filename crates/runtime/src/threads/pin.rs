@@ -1,11 +1,14 @@
 //! Workers stay on a processor each, so that their tables and buffers stay in its caches.
 //!
-//! Only where there is a processor for every worker, and only when no device is emulated on
-//! this machine: then its processes choose their own. A pin is a wish: where the kernel
+//! Only where they take every processor that this process may run on. Of fewer, every process on the machine would take the
+//! same ones: those with the lowest numbers. Nor where a control group allows less than the mask, as it does to others, nor when
+//! a device is emulated on this machine: its processes choose their own. A pin is a wish: where the kernel
 //! refuses it, nothing changes.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
+
+use crate::threads::process;
 
 /// The processors that workers are pinned to, one for each; empty when they are not.
 #[derive(Debug, Clone, Default)]
@@ -18,8 +21,15 @@ impl Pins {
             return Self::default();
         };
         let is_allowed = |cpu: &usize| allowed.is_set(*cpu).unwrap_or(false);
-        let cpus: Vec<usize> = (0..CpuSet::count()).filter(is_allowed).collect();
-        if cpus.len() < n_workers as usize { Self::default() } else { Self(cpus) }
+        let cpus = (0..CpuSet::count()).filter(is_allowed).collect();
+        Self::of(cpus, process::cores(), n_workers)
+    }
+
+    /// On these processors, of which a quota leaves the time of `n_whole`.
+    fn of(cpus: Vec<usize>, n_whole: u32, n_workers: u32) -> Self {
+        let n_each = [n_whole, n_workers];
+        let are_all_taken = n_each.iter().all(|n| *n as usize == cpus.len());
+        if are_all_taken { Self(cpus) } else { Self::default() }
     }
 
     /// Pins the calling thread, which is worker number `worker`.
@@ -39,17 +49,28 @@ mod tests {
 
     #[test]
     fn a_pinned_thread_runs_on_one_processor() {
-        let pins = Pins::new(1);
+        let allowed = || {
+            let set = sched_getaffinity(Pid::from_raw(0)).unwrap();
+            let cpus = (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap());
+            cpus.collect::<Vec<_>>()
+        };
+        let last = allowed().pop().unwrap();
+        let pins = Pins(vec![last]);
         let pinned = std::thread::spawn(move || {
             pins.pin(0);
-            let set = sched_getaffinity(Pid::from_raw(0)).unwrap();
-            (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap()).count()
+            allowed()
         });
-        assert_eq!(pinned.join().unwrap(), 1);
+        assert_eq!(pinned.join().unwrap(), [last]);
     }
 
     #[test]
-    fn more_workers_than_processors_are_not_pinned() {
-        assert!(Pins::new(100_000).0.is_empty());
+    fn workers_are_pinned_only_where_they_take_every_processor() {
+        let pins = |n_whole, n_workers| Pins::of(vec![4, 5, 8, 9], n_whole, n_workers).0;
+        assert_eq!(pins(4, 4), [4, 5, 8, 9]);
+        // Eight such jobs on a node would share its first processors.
+        assert!(pins(4, 3).is_empty());
+        assert!(pins(4, 5).is_empty());
+        // As `docker --cpus=2`: the mask is that of the machine.
+        assert!(pins(2, 2).is_empty() && pins(2, 4).is_empty());
     }
 }
