@@ -1,6 +1,7 @@
-//! How the host makes samples: `front` is its workers as one producer, `worker` one of them,
-//! and how JPEGs are transcoded while there is time to spare (`idle`, `transcode`).
+//! How the host makes samples: `front` is its workers as one producer, `worker` one of them, `backlog` what they have
+//! been handed, and how JPEGs are transcoded while there is time to spare (`idle`, `transcode`).
 
+pub(crate) mod backlog;
 pub(crate) mod chores;
 pub(crate) mod front;
 pub(crate) mod idle;

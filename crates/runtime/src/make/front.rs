@@ -293,6 +293,7 @@ mod tests {
     use super::*;
     use crate::collect::bell::bell;
     use crate::config::run::{PageCacheUse, RunConfig};
+    use crate::make::backlog::Backlog;
     use crate::make::chores::Chores;
     use crate::make::worker::{Kept, Worker};
     use crate::read::reader::ReadStage;
@@ -330,6 +331,7 @@ mod tests {
             reader: bothends_io::open_reader(&Default::default()).unwrap(),
             jobs,
             tasks: tasks_in,
+            backlog: Arc::new(Backlog::new(1, 1 << 20, 0)),
             guess: Guess::new(),
             n_ahead: usize::MAX,
             residency: Arc::clone(residency),

@@ -15,6 +15,7 @@ use bothends_slots::Part;
 use crossbeam::channel::{Receiver, Sender, select_biased};
 
 use crate::collect::stall::WaitClock;
+use crate::make::backlog::Handed;
 use crate::make::chores::Chores;
 use crate::make::front::Progress;
 use crate::make::transcode::{Decoded, Transcoding};
@@ -33,9 +34,22 @@ pub(crate) struct Task {
     pub(crate) part: Part,
     pub(crate) piece: Piece,
     pub(crate) record: Arrival,
+    /// Where the record is long: it counts until the worker has dropped it.
+    pub(crate) handed: Option<Handed>,
 }
 
 impl Task {
+    /// Bytes of memory that its record has.
+    pub(crate) fn record_bytes(&self) -> usize {
+        match &self.record {
+            Arrival::Read(Ok(found)) => found.bytes.len(),
+            Arrival::Read(Err(_))
+            | Arrival::Resident(_)
+            | Arrival::Cached(_)
+            | Arrival::Asked => 0,
+        }
+    }
+
     /// Nobody wants its batch any more.
     pub(crate) fn leave_out(self) {
         let Self { progress, part, .. } = self;
@@ -197,7 +211,7 @@ impl Worker {
             return task.leave_out();
         }
         let Some(task) = self.read_resident(task, kept) else { return };
-        let Task { progress, row, sample, mut part, piece, record } = task;
+        let Task { progress, row, sample, mut part, piece, record, handed } = task;
         let read = match record {
             Arrival::Read(read) => read,
             Arrival::Cached(record) => self.read_cached(sample, piece, &record),
@@ -224,6 +238,7 @@ impl Worker {
             kept.keep(read.bytes);
             made
         });
+        drop(handed);
         // The joiner can only put the slot together once the part is gone.
         drop(part);
         progress.row_done(row, result, started.elapsed());

@@ -33,6 +33,7 @@ use crossbeam::channel::{
 
 use crate::collect::link::LinkWatch;
 use crate::config::fetch::FetchBounds;
+use crate::make::backlog::Backlog;
 use crate::make::front::FrontJob;
 use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
 use crate::read::ahead::{Ahead, Soon};
@@ -131,6 +132,7 @@ pub(crate) struct FetchStage {
     pub(crate) ahead: Ahead,
     pub(crate) jobs: Receiver<FrontJob>,
     pub(crate) tasks: Sender<Task>,
+    pub(crate) backlog: Arc<Backlog>,
     /// Bytes read from storage, for whoever asks.
     pub(crate) read_bytes: Arc<AtomicU64>,
     pub(crate) watch: FetchWatch,
@@ -177,6 +179,11 @@ struct Glance {
 const GLANCE: Duration = Duration::from_millis(50);
 
 impl Way {
+    /// Workers have no room for a row: it stays the next.
+    fn not_handed(&mut self, position: u64, task: Task) {
+        self.ready.push_front((position, Task { handed: None, ..task }));
+    }
+
     fn now(&self) -> Ns {
         Ns(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
@@ -296,18 +303,20 @@ impl FetchStage {
         if self.fetcher.in_flight() == 0 {
             let until =
                 wake.map_or(PATIENCE, |at| Duration::from_nanos(at.since(way.now())));
-            if let Some((position, task)) = way.ready.pop_front() {
+            if let Some((position, task)) = self.next_ready(way) {
                 // Nothing else can happen but that workers have room, or that a job comes.
                 match self.tasks.send_timeout(task, until.min(LOOK_ROUND)) {
                     Ok(()) => way.orders.queue.taken(position),
                     Err(SendTimeoutError::Timeout(task)) => {
-                        way.ready.push_front((position, task));
+                        way.not_handed(position, task)
                     }
                     Err(SendTimeoutError::Disconnected(_)) => {}
                 }
                 return;
             }
-            match self.jobs.recv_timeout(until.min(PATIENCE)) {
+            // Nobody says that workers have dropped a long record.
+            let patience = if way.ready.is_empty() { PATIENCE } else { LOOK_ROUND };
+            match self.jobs.recv_timeout(until.min(patience)) {
                 Ok(job) => self.take(job, way),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
@@ -486,19 +495,28 @@ impl FetchStage {
             Ok(Brought::Cached(record)) => Arrival::Cached(Box::new(record)),
             Err(why) => Arrival::Read(Err(why)),
         };
-        let task = Task { progress, row, sample, part, piece, record };
+        let handed = None;
+        let task = Task { progress, row, sample, part, piece, record, handed };
         way.ready.push_back((position, task));
+    }
+
+    /// The next row that workers may have, if they do not have too many bytes already.
+    fn next_ready(&self, way: &mut Way) -> Option<(u64, Task)> {
+        let n_bytes = way.ready.front().map(|(_, task)| task.record_bytes())?;
+        if !self.backlog.has_room(n_bytes) {
+            return None;
+        }
+        let (position, mut task) = way.ready.pop_front()?;
+        task.handed = self.backlog.hand(n_bytes);
+        Some((position, task))
     }
 
     /// Hands rows to the workers as far as they have room.
     fn hand_on(&self, way: &mut Way) {
-        while let Some((position, task)) = way.ready.pop_front() {
+        while let Some((position, task)) = self.next_ready(way) {
             match self.tasks.try_send(task) {
                 Ok(()) => way.orders.queue.taken(position),
-                Err(TrySendError::Full(task)) => {
-                    way.ready.push_front((position, task));
-                    return;
-                }
+                Err(TrySendError::Full(task)) => return way.not_handed(position, task),
                 // Nobody makes anything any more.
                 Err(TrySendError::Disconnected(_)) => {}
             }

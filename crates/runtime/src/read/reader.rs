@@ -21,6 +21,7 @@ use bothends_side_index::Wait;
 use bothends_slots::Part;
 use crossbeam::channel::{Receiver, Sender, select};
 
+use crate::make::backlog::Backlog;
 use crate::make::front::{FrontJob, Progress};
 use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
 use crate::read::blocks::CachedPiece;
@@ -36,6 +37,9 @@ const MOST_TOGETHER: u64 = 128 << 10;
 /// Pause between two looks at the reader while it has nothing finished.
 const READ_PATIENCE: Duration = Duration::from_millis(20);
 
+/// Pause between two looks at the workers while they have too many bytes.
+const ROOM_PATIENCE: Duration = Duration::from_millis(1);
+
 /// What the reader thread owns.
 #[derive(Debug)]
 pub(crate) struct ReadStage {
@@ -43,6 +47,7 @@ pub(crate) struct ReadStage {
     pub(crate) reader: Box<dyn Reader>,
     pub(crate) jobs: Receiver<FrontJob>,
     pub(crate) tasks: Sender<Task>,
+    pub(crate) backlog: Arc<Backlog>,
     /// What workers are to read themselves.
     pub(crate) guess: Guess,
     /// As many records as wait for workers while this thread has time to read what the page cache has, too.
@@ -142,13 +147,13 @@ fn end_of(extent: Extent) -> u64 {
 impl Waiting {
     /// What a worker gave back.
     fn again(task: Task) -> Self {
-        let Task { progress, row, sample, part, piece, record: _ } = task;
+        let Task { progress, row, sample, part, piece, record: _, handed: _ } = task;
         Self { progress, row, sample, part, piece, is_missed: true }
     }
 
     fn with(self, record: Arrival) -> Task {
         let Self { progress, row, sample, part, piece, is_missed: _ } = self;
-        Task { progress, row, sample, part, piece, record }
+        Task { progress, row, sample, part, piece, record, handed: None }
     }
 
     /// Nobody wants its batch any more.
@@ -408,9 +413,15 @@ impl ReadStage {
         }
     }
 
-    /// Hands a record to the workers; waits while their queue is full.
+    /// Hands a record to the workers; waits while their queue is full, or they have too many bytes.
     fn pass_on(&self, waiting: Waiting, record: Arrival) {
         let mut task = waiting.with(record);
+        let n_bytes = task.record_bytes();
+        while !self.backlog.has_room(n_bytes) && !self.stop.is_set() {
+            // They have long records to make: that takes longer.
+            std::thread::sleep(ROOM_PATIENCE);
+        }
+        task.handed = self.backlog.hand(n_bytes);
         while !self.stop.is_set() {
             match self.tasks.send_timeout(task, PATIENCE) {
                 Ok(()) => return,

@@ -22,6 +22,7 @@ use crate::devices::seat::Seated;
 use crate::devices::sources::SourceLoop;
 use crate::devices::thread::threaded;
 use crate::error::{RuntimeError, no_thread};
+use crate::make::backlog::Backlog;
 use crate::make::front::{Front, FrontJob, RowLens, front_depth};
 use crate::make::transcode::{Transcoding, n_threads};
 use crate::make::worker::{Kept, Task, Worker};
@@ -39,11 +40,15 @@ use crate::threads::times::Ends;
 /// Records that may wait for the workers, for each of them.
 const TASK_ROOM: u32 = 16;
 
+/// Long records on their way to workers take one in so many of the bytes that may be fetched ahead, or would be of remote data.
+const BACKLOG_PART: usize = 4;
+
 /// What the reader thread takes from, and gives to.
 #[derive(Debug)]
 struct Lane {
     jobs: Receiver<FrontJob>,
     tasks: Sender<Task>,
+    backlog: Arc<Backlog>,
     residency: Arc<Residency>,
     missed: Receiver<Task>,
 }
@@ -55,6 +60,14 @@ const REQUESTED_WITH_JOBS: u32 = 64;
 /// The most workers whose records, and `depth` that are being read, have buffers.
 fn most_workers(depth: u32) -> u32 {
     ReaderConfig::MOST_BUFFERS.saturating_sub(depth + 1) / (TASK_ROOM + 1)
+}
+
+/// The reader of a run with so many workers, of which there may be [`most_workers`].
+pub(crate) fn reader_of(read: &ReadConfig, workers: u32) -> ReaderConfig {
+    let ReadConfig { kind, depth, buffer_bytes, .. } = *read;
+    // Every record that is being read, waits, or is being decoded has a buffer.
+    let n_buffers = depth + (TASK_ROOM + 1) * workers.min(most_workers(depth)) + 1;
+    ReaderConfig { kind, depth, buffer_bytes, n_buffers, ..ReaderConfig::default() }
 }
 
 impl Runtime {
@@ -158,8 +171,13 @@ impl Runtime {
         }
         let residency = Arc::new(Residency::counting(Arc::clone(read_bytes)));
         let (missed_in, missed) = unbounded();
-        let lane =
-            Lane { jobs, tasks: tasks_in, residency: Arc::clone(&residency), missed };
+        let lane = Lane {
+            jobs,
+            tasks: tasks_in,
+            backlog: Arc::new(self.backlog()),
+            residency: Arc::clone(&residency),
+            missed,
+        };
         threads.front.push(self.spawn_reader(lane, shared)?);
         // Emulators choose their own, and other ranks would choose the same.
         let is_alone = self.devices.is_empty()
@@ -197,7 +215,7 @@ impl Runtime {
         lane: Lane,
         shared: &Shared,
     ) -> Result<Lent<()>, RuntimeError> {
-        let Lane { jobs, tasks, residency, missed } = lane;
+        let Lane { jobs, tasks, backlog, residency, missed } = lane;
         let source = Arc::clone(&self.source);
         let meter = shared.times.meter(Ends::Front);
         let stop = shared.stop.clone();
@@ -218,6 +236,7 @@ impl Runtime {
                 ahead: shared.ahead.clone(),
                 jobs,
                 tasks,
+                backlog,
                 read_bytes: Arc::clone(&residency.read_bytes),
                 watch: self.fetches.clone(),
                 link: shared.link.clone(),
@@ -233,6 +252,7 @@ impl Runtime {
             reader,
             jobs,
             tasks,
+            backlog,
             guess,
             n_ahead: self.n_ahead(),
             residency,
@@ -253,18 +273,21 @@ impl Runtime {
         if has_own_processor { *workers as usize } else { usize::MAX }
     }
 
+    /// Bounds what is on its way to the workers of records that have no buffer of the pool's size.
+    fn backlog(&self) -> Backlog {
+        let RunConfig { workers, memory, read, .. } = &self.config;
+        let fetched = self.sizes.fetched_within(*memory, self.available, self.n_devices);
+        let most_bytes = (fetched / BACKLOG_PART) as u64;
+        Backlog::new(*workers, read.buffer_bytes, most_bytes)
+    }
+
     fn open_reader(&self) -> Result<Box<dyn Reader>, RuntimeError> {
-        let ReadConfig { kind, depth, buffer_bytes, .. } = self.config.read;
         let workers = self.config.workers;
-        let most = most_workers(depth);
+        let most = most_workers(self.config.read.depth);
         if workers > most {
             return Err(RuntimeError::Workers { given: workers, most });
         }
-        // Every record that is being read, waits, or is being decoded has a buffer.
-        let n_buffers = depth + (TASK_ROOM + 1) * workers + 1;
-        let defaults = ReaderConfig::default();
-        let config = ReaderConfig { kind, depth, buffer_bytes, n_buffers, ..defaults };
-        Ok(bothends_io::open_reader(&config)?)
+        Ok(bothends_io::open_reader(&reader_of(&self.config.read, workers))?)
     }
 
     /// The thread of a device, and the collector's line to it. One that is missing and may come

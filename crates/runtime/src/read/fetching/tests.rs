@@ -26,7 +26,6 @@ struct World {
     way: Way,
     front: Front,
     ring: Ring,
-    #[expect(dead_code, reason = "the stage needs somewhere to hand tasks to")]
     tasks: Receiver<Task>,
 }
 
@@ -63,6 +62,7 @@ impl World {
             ahead: Ahead::default(),
             jobs,
             tasks: tasks_in,
+            backlog: Arc::new(Backlog::new(1, 1000, 0)),
             read_bytes: Arc::default(),
             watch: FetchWatch::default(),
             link: LinkWatch::default(),
@@ -143,6 +143,23 @@ fn files_of_this_machine_say_nothing_of_the_link() {
         let read = world.stage.read_bytes.load(Ordering::Relaxed);
         assert_eq!(read, 2 * RECORD, "they are read in any case");
     }
+}
+
+/// The store is quicker than workers: their queue has room for what memory has no room for.
+#[test]
+fn workers_are_handed_two_long_records_each_and_the_next_once_one_is_dropped() {
+    let mut world = World::new(0, Answer::After(Duration::ZERO));
+    world.job(0, 0..4);
+    world.until(|world| world.way.ready.len() == 4);
+    let hand_on = |world: &mut World| {
+        world.stage.hand_on(&mut world.way);
+        // Nor does the wait hand on more.
+        world.stage.wait(None, &mut world.way);
+        (world.tasks.len(), world.way.orders.queue.figures().reordered_bytes)
+    };
+    assert_eq!(hand_on(&mut world), (2, 2 * RECORD), "the others are still counted");
+    world.tasks.recv().unwrap().leave_out();
+    assert_eq!(hand_on(&mut world), (2, RECORD));
 }
 
 #[test]

@@ -35,6 +35,18 @@ fn source(root: &std::path::Path) -> Arc<Source> {
     Arc::new(Source::open(&config).unwrap())
 }
 
+/// Asks for one batch of all rows.
+fn ask(jobs: Sender<FrontJob>) -> (Front, Ring) {
+    let mut front = Front::new(jobs, bell().0, RowLens::Every(ROW_BYTES), 1, 2);
+    let slot_bytes = N_ROWS as usize * ROW_BYTES;
+    let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes }).unwrap();
+    let samples = (0..N_ROWS).map(|n| SampleId(n.into())).collect();
+    let (id, epoch, batch) = (JobId(0), EpochIdx(0), BatchIdx(0));
+    let job = Job { id, epoch, batch, samples, need_ns: 0 };
+    front.submit(job, ring.take(Duration::from_secs(60)).unwrap()).unwrap();
+    (front, ring)
+}
+
 /// Which rows the reader passes on, in order, and whether it has read them, where the one worker finds all of them but
 /// the tenth, which it gives back.
 fn passed_on() -> Vec<(u32, bool)> {
@@ -49,6 +61,7 @@ fn passed_on() -> Vec<(u32, bool)> {
         reader: bothends_io::open_reader(&Default::default()).unwrap(),
         jobs,
         tasks: tasks_in,
+        backlog: Arc::new(Backlog::new(1, 1000, 0)),
         guess: Guess::new(),
         n_ahead: usize::MAX,
         residency: Arc::clone(&residency),
@@ -58,13 +71,7 @@ fn passed_on() -> Vec<(u32, bool)> {
         stop: stop.clone(),
     };
     let reader = std::thread::spawn(move || stage.run());
-    let mut front = Front::new(jobs_in, bell().0, RowLens::Every(ROW_BYTES), 1, 2);
-    let slot_bytes = N_ROWS as usize * ROW_BYTES;
-    let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes }).unwrap();
-    let samples = (0..N_ROWS).map(|n| SampleId(n.into())).collect();
-    let (id, epoch, batch) = (JobId(0), EpochIdx(0), BatchIdx(0));
-    let job = Job { id, epoch, batch, samples, need_ns: 0 };
-    front.submit(job, ring.take(Duration::from_secs(60)).unwrap()).unwrap();
+    let _asked = ask(jobs_in);
     let (mut passed, mut n_resident) = (Vec::new(), 0);
     let mut left = VecDeque::new();
     while passed.len() <= N_ROWS as usize {
@@ -103,4 +110,41 @@ fn a_row_that_comes_back_is_read_before_all_others_are_handed_out() {
     assert!(second < first + 10 && second < n_rows - 10, "{passed:?}");
     let n_handed_out = passed.iter().filter(|(_, is_read)| !is_read).count();
     assert!(n_handed_out > 30, "{passed:?}");
+}
+
+#[test]
+fn a_worker_is_handed_two_long_records_and_the_next_once_one_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let (jobs_in, jobs) = bounded(2);
+    let (tasks_in, tasks) = unbounded();
+    // Without a way back the reader ends.
+    let (_missed_in, missed) = unbounded();
+    let stop = Stop::default();
+    let stage = ReadStage {
+        source: source(folder.path()),
+        reader: bothends_io::open_reader(&Default::default()).unwrap(),
+        jobs,
+        tasks: tasks_in,
+        backlog: Arc::new(Backlog::new(1, 499, 0)),
+        guess: Guess::never(),
+        n_ahead: usize::MAX,
+        residency: Arc::new(Residency::default()),
+        missed,
+        meter: ThreadTimes::new(0).meter(Ends::Front),
+        notes: bounded(0).0,
+        stop: stop.clone(),
+    };
+    let reader = std::thread::spawn(move || stage.run());
+    let _asked = ask(jobs_in);
+    let next = || tasks.recv_timeout(Duration::from_secs(60)).unwrap();
+    let mut held = VecDeque::from([next(), next()]);
+    for _ in 2..N_ROWS {
+        assert!(tasks.is_empty());
+        held.pop_front().unwrap().leave_out();
+        held.push_back(next());
+    }
+    assert!(held.iter().all(|task| task.record_bytes() == 500));
+    stop.set();
+    held.into_iter().for_each(Task::leave_out);
+    reader.join().unwrap();
 }
