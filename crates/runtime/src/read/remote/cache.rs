@@ -42,6 +42,28 @@ struct Offer {
     name: Name,
     bytes: Bytes,
     range: Range<usize>,
+    /// What it counts among the bytes that wait.
+    held_bytes: u64,
+}
+
+/// Bytes that wait with a record of an answer: all of it, or a copy of a part that is less than half.
+fn held_bytes(bytes: &Bytes, range: &Range<usize>) -> u64 {
+    let is_part = range.len() < bytes.len() / 2;
+    (if is_part { range.len() } else { bytes.len() }) as u64
+}
+
+impl Offer {
+    /// Of a small part of a long answer, a copy: the rest of the answer is not kept for it.
+    fn of(name: Name, (bytes, range): (&Bytes, &Range<usize>)) -> Self {
+        let held_bytes = held_bytes(bytes, range);
+        match bytes.get(range.clone()) {
+            Some(record) if held_bytes < bytes.len() as u64 => {
+                let (bytes, range) = (Bytes::copy_from_slice(record), 0..record.len());
+                Self { name, bytes, range, held_bytes }
+            }
+            _ => Self { name, bytes: bytes.clone(), range: range.clone(), held_bytes },
+        }
+    }
 }
 
 impl Kept {
@@ -94,12 +116,12 @@ impl Kept {
         if !self.takes_more() {
             return;
         }
-        let n_bytes = range.len() as u64;
+        let n_bytes = held_bytes(bytes, range);
         let before = self.waiting_bytes.fetch_add(n_bytes, Ordering::Relaxed);
         // One that is longer than all that may wait goes alone.
         let has_room = before == 0 || before.saturating_add(n_bytes) <= WAITING_BYTES;
-        let offer = Offer { name, bytes: bytes.clone(), range: range.clone() };
-        if !has_room || self.offers.0.try_send(offer).is_err() {
+        let offer = || Offer::of(name, (bytes, range));
+        if !has_room || self.offers.0.try_send(offer()).is_err() {
             self.waiting_bytes.fetch_sub(n_bytes, Ordering::Relaxed);
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
@@ -124,11 +146,11 @@ impl Kept {
         self.tidy();
     }
 
-    fn write(&self, Offer { name, bytes, range }: &Offer) {
+    fn write(&self, Offer { name, bytes, range, held_bytes }: &Offer) {
         let record = bytes.get(range.clone()).unwrap_or_default();
         // Why it was not kept is in the figures.
         let _ = self.cache.keep(*name, record);
-        self.waiting_bytes.fetch_sub(range.len() as u64, Ordering::Relaxed);
+        self.waiting_bytes.fetch_sub(*held_bytes, Ordering::Relaxed);
     }
 
     /// An epoch is over: the thread that writes sees to the rest.
@@ -156,6 +178,23 @@ impl Kept {
             saved_bytes: stats.read_bytes,
             damaged: stats.damaged,
             off: stats.off,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_to_be_written_keeps_what_is_counted() {
+        let name = Name::of_object(1, (100, Some("v1"), None)).unwrap();
+        let answer = Bytes::from((0..200).collect::<Vec<u8>>());
+        for (range, held) in [(10..20, 10), (0..90, 90), (100..200, 200), (0..200, 200)] {
+            let offer = Offer::of(name, (&answer, &range));
+            assert_eq!(offer.bytes.len(), held, "{range:?}");
+            assert_eq!(offer.held_bytes, held as u64);
+            assert_eq!(offer.bytes[offer.range.clone()], answer[range]);
         }
     }
 }
