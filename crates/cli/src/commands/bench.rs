@@ -173,7 +173,7 @@ pub(crate) fn measured<R>(data: &Path, result: R) -> Measured<R> {
     Measured {
         version: env!("CARGO_PKG_VERSION"),
         date: now(),
-        machine: Machine::read().summary(),
+        machine: Machine::summary_here(),
         kernels: Level::available().into_iter().map(Level::name).collect(),
         data: data.display().to_string(),
         result,

@@ -17,7 +17,7 @@ pub(crate) fn header(title: &str, config: &RunConfig, how: &DriveConfig) -> Head
         title: title.to_owned(),
         note: String::new(),
         generated_images: false,
-        machine: Machine::read().summary(),
+        machine: Machine::summary_here(),
         command: typed().to_owned(),
         date: now(),
         config: settings(config, how),
