@@ -571,3 +571,20 @@ fn devices_that_fall_silent_do_not_take_the_hosts_slots() {
         assert_eq!(returned, Ok(0), "{strategy} does not end");
     });
 }
+
+/// Further batches lie ready in the meantime, on their way to nobody.
+#[test]
+fn an_epoch_that_is_broken_off_counts_what_was_taken() {
+    let _turn = turn();
+    let data = Data::new();
+    let config = RunConfig { memory: MemoryBudget::Auto, ..data.config("ordered") };
+    let mut loader = Loader::open(config).unwrap();
+    for n_epochs in 1..=3 {
+        let deal = loader.begin(1).unwrap();
+        deal.batches(0).take(2).for_each(|batch| drop(batch.unwrap()));
+        assert_eq!(loader.stats().front_batches, 2 * n_epochs, "while it runs");
+    }
+    let state = loader.state().unwrap();
+    loader.load_state(&state).unwrap();
+    assert_eq!(loader.stats().front_batches, 6);
+}

@@ -468,7 +468,7 @@ impl Loader {
             stats.slots_needed = runtime.slots_needed(device);
         }
         if let Some(running) = &self.running {
-            stats.add_running(&runtime.devices, &running.deal.made());
+            stats.add_taken(&runtime.devices, &running.deal.made());
         }
         let mut devices = runtime.devices.iter();
         stats.back.retain(|_| devices.next().is_none_or(|device| !device.is_vacant()));
@@ -515,7 +515,9 @@ impl Loader {
             self.ended.add_sources(&sources, &report);
         }
         let runtime = self.runtime.as_ref();
-        self.ended.add(runtime.map_or(&[], |runtime| &runtime.devices), &report);
+        let devices = runtime.map_or(&[][..], |runtime| &runtime.devices);
+        self.ended.add(devices, &report);
+        self.ended.add_taken(devices, &running.deal.made());
         Some(report)
     }
 }

@@ -81,8 +81,8 @@ pub struct DeviceStats {
 }
 
 impl LoaderStats {
-    /// What consumers have got of the running epoch.
-    pub(super) fn add_running(&mut self, devices: &[Device], made: &HashMap<Prong, u64>) {
+    /// What consumers have got of an epoch. Its report also counts batches that lay ready when it was broken off.
+    pub(super) fn add_taken(&mut self, devices: &[Device], made: &HashMap<Prong, u64>) {
         let of = |prong| made.get(&prong).copied().unwrap_or(0);
         self.front_batches += of(Prong::Front);
         for (i, sum) in self.of_devices(devices).iter_mut().enumerate() {
@@ -90,14 +90,12 @@ impl LoaderStats {
         }
     }
 
-    /// All of an epoch that is over.
+    /// All of an epoch that is over, except for what consumers have got of it.
     pub(super) fn add(&mut self, devices: &[Device], report: &EpochReport) {
         let EpochReport { counts, back, skipped, redecoded, audits, .. } = report;
-        self.front_batches += u64::from(counts.front.delivered);
         self.rescued += u64::from(counts.rescued);
         let sums = self.of_devices(devices).iter_mut();
         for (sum, (counts, report)) in sums.zip(counts.back.iter().zip(back)) {
-            sum.batches += u64::from(counts.delivered);
             sum.late += u64::from(counts.late);
             let failure = report.lost.as_ref().or(report.last_failure.as_ref());
             sum.failure = failure.cloned().or(sum.failure.take());
