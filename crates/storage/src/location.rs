@@ -57,18 +57,24 @@ impl Options {
 
     /// Values of variables that are credentials.
     fn secrets(&self) -> Vec<String> {
-        let is_secret = |name: &str| {
-            let ours = ["AWS_", "GOOGLE_", "AZURE_", "REDIS", "CASSANDRA_"];
-            let words = ["SECRET", "TOKEN", "KEY", "SAS", "PASSWORD", "SERVICE_ACCOUNT"];
-            ours.iter().any(|ours| name.starts_with(ours))
-                && words.iter().any(|word| name.contains(word))
-        };
-        let secrets = self.variables.iter().filter(|(name, _)| is_secret(name));
-        secrets
-            .map(|(_, value)| value.trim().to_owned())
-            .filter(|value| value.len() > 3)
-            .collect()
+        secrets(&self.variables)
     }
+}
+
+/// Those of these values that are credentials, by the names of their variables.
+fn secrets(variables: &BTreeMap<String, String>) -> Vec<String> {
+    let is_secret = |name: &str| {
+        let name = name.to_ascii_uppercase();
+        let ours = ["AWS_", "GOOGLE_", "AZURE_", "REDIS", "CASSANDRA_"];
+        let words = ["SECRET", "TOKEN", "KEY", "SAS", "PASSWORD", "SERVICE_ACCOUNT"];
+        ours.iter().any(|ours| name.starts_with(ours))
+            && words.iter().any(|word| name.contains(word))
+    };
+    let secrets = variables.iter().filter(|(name, _)| is_secret(name));
+    secrets
+        .map(|(_, value)| value.trim().to_owned())
+        .filter(|value| value.len() > 3)
+        .collect()
 }
 
 /// The environment is not shown: it holds credentials.

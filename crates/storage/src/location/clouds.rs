@@ -48,13 +48,14 @@ impl Bucket {
         }
         let settings = self.settings(&options.variables);
         valid::settings(&settings)?;
+        // Also those of a profile file, which no variable has.
+        let secrets = Secrets([options.secrets(), super::secrets(&settings)].concat());
         let client = Client::new(options.ca_file().as_deref());
         let store = match self.provider {
             Provider::S3 => self.s3(options, settings, client),
             Provider::Google => self.google(options, settings, client),
             Provider::Azure => self.azure(options, settings, client),
         };
-        let secrets = Secrets(options.secrets());
         let store = store.map_err(|why| StorageError::Address {
             text: self.shown(),
             why: secrets.removed_from(&why),
@@ -307,5 +308,27 @@ mod tests {
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert!(found.into_iter().eq(expected));
+    }
+
+    #[test]
+    fn credentials_of_a_profile_are_removed_from_messages() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join(".aws")).unwrap();
+        let text = "[lab]\naws_access_key_id = AKIALAB\naws_secret_access_key = hush/lab\n\
+                    region = eu-west-1\n[default]\naws_secret_access_key = other";
+        std::fs::write(home.path().join(".aws/credentials"), text).unwrap();
+        let variables =
+            of(&[("HOME", home.path().to_str().unwrap()), ("AWS_PROFILE", "lab")]);
+        let bucket = Bucket {
+            provider: Provider::S3,
+            scheme: "s3".to_owned(),
+            name: "bucket".to_owned(),
+            account: None,
+            prefix: String::new(),
+        };
+        let cloud = bucket.open(&Options { variables, ..Options::default() }).unwrap();
+        let shown =
+            cloud.secrets.removed_from("AKIALAB:hush/lab at eu-west-1 is refused");
+        assert_eq!(shown, "***:*** at eu-west-1 is refused");
     }
 }
