@@ -512,7 +512,7 @@ impl<C: Costs> Shared<C> {
         let Some(seat) = state.seats.get_mut(&seat) else { return };
         while let Some(retired) = seat.line.retire() {
             let Retired { id, outcome, arrival_ns, start_ns, end_ns } = retired;
-            let Outcome { slot, result, samples, n_shared } = outcome;
+            let Outcome { slot, result, samples, n_shared, read_bytes } = outcome;
             let work = Work { arrival_ns, start_ns, end_ns, samples: &samples };
             let cost = self.costs().job(&work);
             let device_ns = cost.end_ns.saturating_sub(cost.start_ns);
@@ -520,8 +520,7 @@ impl<C: Costs> Shared<C> {
                 Hold::No => None,
                 Hold::UntilEnd => Some(cost.end_ns),
             };
-            let read = samples.iter().map(|sample| u64::from(sample.extent.len));
-            seat.stats.media_read_bytes += read.sum::<u64>();
+            seat.stats.media_read_bytes += read_bytes;
             seat.stats.busy_seconds += Duration::from_nanos(device_ns).as_secs_f64();
             seat.stats.samples += samples.len() as u64;
             seat.stats.shared_samples += n_shared;

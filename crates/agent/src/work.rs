@@ -34,6 +34,8 @@ pub(crate) struct Bench {
     scratch: Scratch,
     /// What is known of the record being worked on.
     note: Vec<u8>,
+    /// Bytes that were read for the sample being worked on.
+    read_bytes: u64,
 }
 
 /// Where a worker works.
@@ -48,6 +50,8 @@ pub(crate) struct Site<'a> {
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) work: SampleWork,
+    /// What was read for it: rows of its record where they are enough.
+    pub(crate) read_bytes: u64,
     pub(crate) fault: Option<Fault>,
     /// It was made in spite of a damaged record.
     pub(crate) is_damaged: bool,
@@ -183,6 +187,7 @@ impl Bench {
         place: &mut [u8],
     ) -> Attempt {
         let begun_ns = (site.clock)();
+        self.read_bytes = 0;
         // Whatever a panic leaves half done is in the bench, which is thrown away, or in
         // `place`, which is zeroed.
         let made = catch_unwind(AssertUnwindSafe(|| {
@@ -210,7 +215,8 @@ impl Bench {
             output_bytes: u32::try_from(place.len()).unwrap_or(u32::MAX),
         };
         let is_damaged = fault.is_none() && self.scratch.damage().is_some();
-        Attempt { work, fault, is_damaged, source, origin: Origin::Own }
+        let (read_bytes, origin) = (self.read_bytes, Origin::Own);
+        Attempt { work, read_bytes, fault, is_damaged, source, origin }
     }
 
     /// Copies a sample that was made for somebody else.
@@ -235,7 +241,7 @@ impl Bench {
         };
         let (is_damaged, source) = (original.is_damaged, Some(original.source));
         let origin = Origin::Shared;
-        Ok(Attempt { work, fault: None, is_damaged, source, origin })
+        Ok(Attempt { work, read_bytes: 0, fault: None, is_damaged, source, origin })
     }
 
     /// Makes a sample of its record, or of those rows of it that the side index knows to be enough. Which file it
@@ -251,7 +257,7 @@ impl Bench {
         // What a store holds needs no entry points.
         let is_indexed = table.encoding() == Encoding::Image && piece.is_record();
         let index = site.store.side_index().filter(|_| is_indexed);
-        let Self { record, note, scratch } = self;
+        let Self { record, note, scratch, read_bytes } = self;
         let mut choose = |identity: &Identity| {
             let name = name_of(table, key, identity);
             let is_known = index?.note_of(name, note, Wait::ForDisk);
@@ -259,6 +265,7 @@ impl Bench {
             piece.scan(rows.clone()).map(|_| rows)
         };
         let (mut identity, rows) = site.read(key, piece, record, &mut choose)?;
+        *read_bytes += record.len() as u64;
         if let Some(rows) = rows.and_then(|rows| piece.scan(rows)) {
             let record = table.record(key.sample, rows, record);
             let mut record = record.map_err(|WrongChecksum| Fault::Bad)?;
@@ -268,6 +275,7 @@ impl Bench {
             }
             // They are not what they were: the whole record says what it is now.
             (identity, _) = site.read(key, piece, &mut self.record, &mut |_| None)?;
+            self.read_bytes += self.record.len() as u64;
         }
         self.make_of_record(site, (key, piece), (&identity, index), place)?;
         Ok(identity)
@@ -283,7 +291,7 @@ impl Bench {
         place: &mut [u8],
     ) -> Result<(), Fault> {
         let Known { table, pipeline, .. } = &*site.agreed.known;
-        let Self { record: bytes, scratch, note } = self;
+        let Self { record: bytes, scratch, note, .. } = self;
         let record = table.record(key.sample, piece, bytes);
         let mut record = record.map_err(|WrongChecksum| Fault::Bad)?;
         let name = name_of(table, key, identity);

@@ -265,6 +265,29 @@ fn an_epoch_that_begins_makes_known_what_the_last_one_taught() {
     assert_eq!(n_segments(), 1, "the second epoch knew it all");
 }
 
+/// Once an image is known, those rows of it are read that its sample needs.
+#[test]
+fn what_is_read_counts_and_not_what_records_have() {
+    let (dir, exercise) = exercise();
+    let cache = Cache { root: dir.path().join("cache"), limit_bytes: 1 << 20 };
+    let store = FileStore::new(exercise.root()).unwrap().with_cache(cache);
+    let config =
+        ServerConfig { name: "test".into(), emulated: false, n_workers: 1, n_slots: 2 };
+    let mut server = Server::start(config, store, NoCosts).unwrap();
+    server.open(exercise.session()).unwrap();
+    let mut read = |epoch| {
+        let before = server.stats().media_read_bytes;
+        let job = exercise.job(epoch, &[0, 1, 2, 3, 4]);
+        server.submit(job, slot(&exercise)).unwrap();
+        assert!(server.poll(PATIENCE).unwrap().result.is_ok());
+        server.stats().media_read_bytes - before
+    };
+    let whole = read(0);
+    let rows: Vec<_> = (1..6).map(read).collect();
+    assert!(rows.iter().all(|bytes| *bytes <= whole), "{rows:?} of {whole}");
+    assert!(rows.iter().any(|bytes| *bytes < whole), "{rows:?} of {whole}");
+}
+
 /// A model of a device on which every job takes this long.
 #[derive(Debug)]
 struct Takes(Duration);

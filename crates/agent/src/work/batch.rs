@@ -43,6 +43,8 @@ pub(crate) struct Outcome {
     pub(crate) samples: Vec<SampleWork>,
     /// How many of them are copies of what was made for others.
     pub(crate) n_shared: u64,
+    /// Bytes that were read for them.
+    pub(crate) read_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -143,7 +145,8 @@ impl Batch {
         let samples = if result.is_ok() { works.collect() } else { Vec::new() };
         let n_shared =
             attempts.iter().filter(|it| it.origin == Origin::Shared).count() as u64;
-        Some(Outcome { slot, result, samples, n_shared })
+        let read_bytes = attempts.iter().map(|it| it.read_bytes).sum();
+        Some(Outcome { slot, result, samples, n_shared, read_bytes })
     }
 
     /// The slot of a job of which no row was begun; the rows must have been dropped before.
