@@ -308,7 +308,7 @@ impl FetchStage {
                 match self.tasks.send_timeout(task, until.min(LOOK_ROUND)) {
                     Ok(()) => way.orders.queue.taken(position),
                     Err(SendTimeoutError::Timeout(task)) => {
-                        way.not_handed(position, task)
+                        way.not_handed(position, task);
                     }
                     Err(SendTimeoutError::Disconnected(_)) => {}
                 }

@@ -253,8 +253,7 @@ mod tests {
             GpuDeal::new(Arc::new(Deal::fetched_by_another(home)), Arc::new(feed), 1);
         deal.seat(0).next = Next::Failed(RuntimeError::Closed);
         deal.cancel();
-        let next = mem::take(&mut deal.seat(0).next);
-        next
+        mem::take(&mut deal.seat(0).next)
     }
 
     /// What was uploaded ahead is in a slot of the parent's.
