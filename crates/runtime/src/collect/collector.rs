@@ -150,12 +150,9 @@ impl Collector {
         let _ = reply.send(collected);
     }
 
-    /// Stops making epochs that nobody wants any more: whoever broke one off may come back to it, or begin the next one, much
-    /// later or never.
+    /// Stops making epochs that were broken off: the next one may begin much later, or never.
     fn give_up_cancelled(&mut self) {
-        let epochs = self.work.epochs.iter().filter(|epoch| epoch.is_cancelled());
-        let cancelled: Vec<_> = epochs.map(|epoch| epoch.number).collect();
-        for number in cancelled {
+        for number in self.work.cancelled() {
             let claims = self.revoke_all(number);
             if let Some(epoch) = self.work.of(number) {
                 epoch.cancel(claims);

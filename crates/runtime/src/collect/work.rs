@@ -44,6 +44,12 @@ impl Work {
         self.epochs.iter().take(at).map(|epoch| epoch.lacking.n()).sum()
     }
 
+    /// Epochs that are under way and that nobody wants any more.
+    pub(super) fn cancelled(&self) -> Vec<EpochNumber> {
+        let cancelled = self.epochs.iter().filter(|epoch| epoch.is_cancelled());
+        cancelled.map(|epoch| epoch.number).collect()
+    }
+
     pub(super) fn of(&mut self, number: EpochNumber) -> Option<&mut Underway> {
         self.epochs.iter_mut().find(|epoch| epoch.number == number)
     }
