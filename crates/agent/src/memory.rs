@@ -201,7 +201,7 @@ impl Memory {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Want {
     pub(crate) batch_bytes: u64,
-    /// Of its list of samples, unless another session has the same.
+    /// Of its list of samples, unless another session has the same, and of what it notes of its files.
     pub(crate) list_bytes: u64,
     /// Of the batches and lists of other sessions.
     pub(crate) held_bytes: u64,

@@ -31,6 +31,8 @@ pub(crate) struct Agreed {
     pub(crate) equals: Equals,
     /// Of this session alone: another one may be over files that took these ones' names.
     pub(crate) seen: Seen,
+    /// Bytes of its list of samples, unless another session had the same.
+    pub(crate) new_list_bytes: u64,
 }
 
 /// What the sessions are called whose equal samples are the same bytes: they may take them from each other.
@@ -129,15 +131,9 @@ impl Tables {
         let hash = XxHash3_128::oneshot_with_seed(low_half, &session.manifest);
         let found = self.0.get(&hash).and_then(|entry| entry.value().upgrade());
         let found = found.filter(|known| known.is_of(session));
-        let known = match found {
-            Some(known) => known,
-            None => {
-                let number = self.1.fetch_add(1, Ordering::Relaxed);
-                let known = Arc::new(Known { number, ..Known::new(session, room)? });
-                self.0.retain(|_, known| known.strong_count() > 0);
-                self.0.insert(hash, Arc::downgrade(&known));
-                known
-            }
+        let (known, new_list_bytes) = match found {
+            Some(known) => (known, 0),
+            None => self.add(hash, session, room)?,
         };
         let sample_bytes = known.sample_bytes;
         if sample_bytes != session.sample_bytes as usize || sample_bytes == 0 {
@@ -161,7 +157,33 @@ impl Tables {
         let seen = Seen::nothing(known.table.n_files());
         let (seed, max_batch, equals) =
             (session.seed, session.max_batch, Equals::default());
-        Ok(Agreed { known, seed, max_batch, equals, seen })
+        Ok(Agreed { known, seed, max_batch, equals, seen, new_list_bytes })
+    }
+
+    /// What a session knows, with the bytes that this takes: none if another session has added the same meanwhile. The ranks
+    /// of a job open theirs at the same moment.
+    fn add(
+        &self,
+        hash: u128,
+        session: &Session,
+        room: &Room,
+    ) -> Result<(Arc<Known>, u64), String> {
+        let number = self.1.fetch_add(1, Ordering::Relaxed);
+        let known = Arc::new(Known { number, ..Known::new(session, room)? });
+        self.0.retain(|_, known| known.strong_count() > 0);
+        let first = Arc::clone(&known);
+        let first =
+            self.0.entry(hash).or_insert_with(|| Arc::downgrade(&first)).upgrade();
+        match first {
+            Some(first) if !Arc::ptr_eq(&first, &known) && first.is_of(session) => {
+                return Ok((first, 0));
+            }
+            Some(first) if Arc::ptr_eq(&first, &known) => {}
+            // Its last session has ended, or two tables have one hash.
+            Some(_) | None => drop(self.0.insert(hash, Arc::downgrade(&known))),
+        }
+        let list_bytes = known.list_bytes;
+        Ok((known, list_bytes))
     }
 }
 
@@ -244,6 +266,11 @@ impl Agreed {
         }
     }
 
+    /// Bytes that it takes besides batches, lists and whatever else sessions have in common.
+    pub(crate) fn own_bytes(&self) -> u64 {
+        self.seen.bytes()
+    }
+
     /// Bytes of its largest batch.
     pub(crate) fn batch_bytes(&self) -> u64 {
         u64::from(self.max_batch).saturating_mul(self.known.sample_bytes as u64)
@@ -301,4 +328,36 @@ impl Agreed {
 pub fn epoch_batches(session: &Session) -> Option<u64> {
     let table = Table::decode(&session.manifest).ok()?;
     Some(table.n_samples().div_ceil(u64::from(session.max_batch.max(1))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+    use crate::FileStore;
+    use crate::conformance::Exercise;
+    use crate::memory::decode_room;
+
+    #[test]
+    fn sessions_that_open_at_the_same_moment_have_one_list() {
+        let dir = tempfile::tempdir().unwrap();
+        let exercise = Exercise::prepare(dir.path()).unwrap();
+        let (session, room) = (exercise.session(), Room::new(decode_room(None, 1)));
+        let store = FileStore::new(exercise.root()).unwrap();
+        for _ in 0..50 {
+            let (tables, barrier) = (Tables::default(), Barrier::new(8));
+            let open = || {
+                barrier.wait();
+                tables.agree(&session, &store, &room).unwrap()
+            };
+            let all: Vec<_> = std::thread::scope(|scope| {
+                let opening: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+                opening.into_iter().map(|it| it.join().unwrap()).collect()
+            });
+            assert!(all.iter().all(|it| it.known.number == all[0].known.number));
+            let list_bytes: u64 = all.iter().map(|it| it.new_list_bytes).sum();
+            assert_eq!(list_bytes, tables.bytes());
+        }
+    }
 }

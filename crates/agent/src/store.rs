@@ -123,6 +123,11 @@ impl Seen {
         Self((0..n_files).map(|_| AtomicU64::new(0)).collect())
     }
 
+    /// Bytes of memory that it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        size_of_val(&*self.0) as u64
+    }
+
     /// Whether it is the file that was read first by this number; the first is.
     pub(crate) fn is_same(&self, file: FileIdx, identity: &Identity) -> bool {
         let Some(seen) = self.0.get(file.0 as usize) else { return false };

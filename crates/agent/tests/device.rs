@@ -16,6 +16,7 @@ use bothends_agent::{
 use bothends_csd::Transport as _;
 use bothends_csd::loopback::Loopback;
 use bothends_csd::{CsdError, Declined, EnergyReading, Serve, Session};
+use bothends_dataset::Table;
 use bothends_dataset::side_index::{HEADER_BYTES, is_segment};
 use bothends_side_index::Cache;
 use bothends_slots::HostSlot;
@@ -151,7 +152,9 @@ fn no_more_batches_are_here_than_the_memory_holds() {
     let session = exercise.session();
     let batch = u64::from(session.max_batch) * u64::from(session.sample_bytes);
     let server = server(exercise.root(), 1, 4);
-    let list = session.manifest.len() as u64;
+    // With what the session notes of each file.
+    let n_files = Table::decode(&session.manifest).unwrap().n_files();
+    let list = (session.manifest.len() + 8 * n_files) as u64;
     let mut server = server.with_memory(Memory::Bytes(2 * batch + list));
     assert_eq!(server.hello().slots, 4, "nobody knows yet how large batches are");
     server.open(session.clone()).unwrap();

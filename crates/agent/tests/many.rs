@@ -26,7 +26,7 @@ use bothends_csd::{
     Address, ConnectOptions, CsdError, Declined, EnergyReading, Job, JobId, Security,
     Serve, Session, Transport, connect,
 };
-use bothends_dataset::TableBuilder;
+use bothends_dataset::{Table, TableBuilder};
 use bothends_ops::PixelLimit;
 use bothends_slots::{HostSlot, Polled, Ring, RingConfig};
 
@@ -234,9 +234,11 @@ fn memory_is_divided_among_the_sessions_and_who_finds_none_is_told_when_to_come(
     let session = exercise.session();
     let batch = u64::from(session.max_batch) * u64::from(session.sample_bytes);
     let list = session.manifest.len() as u64;
+    // What each session notes of its files.
+    let noted = 8 * Table::decode(&session.manifest).unwrap().n_files() as u64;
     let store = FileStore::new(exercise.root()).unwrap();
     let server = Server::start(config(1, 4), store, NoCosts).unwrap();
-    let server = server.with_memory(Memory::Bytes(5 * batch + list));
+    let server = server.with_memory(Memory::Bytes(5 * batch + list + 2 * noted));
     let (mut first, mut second, mut third) =
         (server.guest().unwrap(), server.guest().unwrap(), server.guest().unwrap());
     first.open(session.clone()).unwrap();
@@ -244,7 +246,7 @@ fn memory_is_divided_among_the_sessions_and_who_finds_none_is_told_when_to_come(
     second.open(session.clone()).unwrap();
     assert_eq!(second.hello().slots, 1, "the list is there once, batches are not");
     assert_eq!(server.counts().tables, 1);
-    assert_eq!(server.counts().held_bytes, 5 * batch + list);
+    assert_eq!(server.counts().held_bytes, 5 * batch + list + 2 * noted);
     let Err(Declined::Busy(busy)) = third.open(session.clone()) else {
         panic!("it is full")
     };

@@ -14,6 +14,7 @@ use bothends_agent::{
 };
 use bothends_csd::admission::Credential;
 use bothends_csd::{Finished, Job, JobTerms, Serve, Session};
+use bothends_dataset::Table;
 use bothends_slots::HostSlot;
 
 /// Nothing here takes longer; what does, hangs.
@@ -307,13 +308,15 @@ fn results_make_room_for_batches() {
     let session = exercise.session();
     let batch = u64::from(session.max_batch) * u64::from(session.sample_bytes);
     let list = session.manifest.len() as u64;
-    let most = 9 * batch + list;
+    // What each session notes of its files.
+    let noted = 8 * Table::decode(&session.manifest).unwrap().n_files() as u64;
+    let most = 9 * batch + list + 3 * noted;
     let server = server(FileStore::new(exercise.root()).unwrap());
     let server = server.with_memory(Memory::Bytes(most));
     let server = server.with_results(ResultMemory::Bytes(most), Sharing::Credential);
     let mut first = host(&server, "a", session.clone());
     let limit = |server: &Server<NoCosts>| server.counts().results.limit_bytes;
-    assert_eq!(limit(&server), 5 * batch);
+    assert_eq!(limit(&server), 5 * batch + 2 * noted);
     work(&mut first, &exercise, 0);
     let mut others: Vec<_> =
         (0..2).map(|_| host(&server, "a", session.clone())).collect();

@@ -71,28 +71,31 @@ impl<C: Costs> Guest<C> {
     fn agree(&mut self, session: Session) -> Result<(), Declined> {
         let shared = &self.shared;
         let begun_ns = shared.now_ns();
-        let lists_before = shared.tables.bytes();
         let room = shared.room.with_pixels(shared.state().pixels);
         let agreed = shared.tables.agree(&session, &*shared.store, &room);
         let session = Session { manifest: Vec::new(), ..session };
-        let lists_now = shared.tables.bytes();
+        let list_bytes = shared.tables.bytes();
         let mut state = shared.state();
         let now_ns = shared.now_ns();
         state.openings.pay(now_ns, now_ns.saturating_sub(begun_ns));
         let agreed = agreed?;
         let want = Want {
             batch_bytes: agreed.batch_bytes(),
-            list_bytes: lists_now.saturating_sub(lists_before),
-            held_bytes: state.held_bytes().saturating_add(lists_before.min(lists_now)),
+            list_bytes: agreed.new_list_bytes.saturating_add(agreed.own_bytes()),
+            held_bytes: state
+                .held_bytes()
+                .saturating_add(list_bytes.saturating_sub(agreed.new_list_bytes)),
             kept_bytes: shared.results.counts().held_bytes,
         };
         let n_slots = state.memory().slots_of(want, shared.config.n_slots)?;
+        let own_bytes = agreed.own_bytes();
         let agreed = agreed.shared_with(state.jobs.owner(self.peer.credential));
         let job = state.jobs.enter(&session, self.peer.credential);
         let seat = self.seat(&mut state);
         (seat.agreed, seat.n_slots) = (Some(Arc::new(agreed)), n_slots);
         seat.whose = Whose { run: session.run, job: session.job.map(|job| job.name) };
-        seat.held_bytes = want.batch_bytes.saturating_mul(n_slots.into());
+        let batch_bytes = want.batch_bytes.saturating_mul(n_slots.into());
+        seat.held_bytes = batch_bytes.saturating_add(own_bytes);
         state.begin(self.id, job);
         shared.limit_results(&state);
         Ok(())
