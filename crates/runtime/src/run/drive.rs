@@ -4,6 +4,8 @@
 //! [`Loader`], which owns epochs and states. The caller watches through an [`Observer`] and
 //! receives a [`RunResult`].
 
+mod epochs;
+
 use std::time::{Duration, Instant};
 
 use bothends_accel::Usage;
@@ -37,6 +39,7 @@ use crate::run::usage::{UsageLog, byte_seconds};
 use crate::runtime::host::EpochOptions;
 use crate::threads::process;
 use crate::threads::shutdown::PATIENCE;
+use epochs::Epochs;
 
 /// Runs everything. Blocks until the run is over, or [`DriveConfig::stop`] asked for its end
 /// and the step at hand is done. What happened when is told to `observer` and
@@ -85,13 +88,14 @@ pub fn drive(
     let cpu_before = process::cpu_seconds();
     let epochs = run.plan_epochs(observer)?;
     let mut usage = Some(UsageLog::begin()?);
-    for (nth, options) in epochs.iter().enumerate() {
-        if how.stop.is_asked() {
+    for nth in 0.. {
+        let Some(options) = epochs.nth(nth).filter(|_| !how.stop.is_asked()) else {
             break;
-        }
-        let follows = epochs.get(nth + 1);
+        };
+        let options = &options;
+        let follows = epochs.nth(nth + 1);
         // Strategies that are compared shall have nothing of each other.
-        let next = follows.filter(|_| how.compare.is_empty());
+        let next = follows.as_ref().filter(|_| how.compare.is_empty());
         let next = next.and_then(|next| options.next().filter(|o| o.are(next)));
         // Each of them has energy figures of its own.
         let lap = (!how.compare.is_empty())
@@ -172,7 +176,7 @@ impl Run<'_> {
     fn plan_epochs(
         &mut self,
         observer: &mut dyn Observer,
-    ) -> Result<Vec<EpochOptions>, RuntimeError> {
+    ) -> Result<Epochs, RuntimeError> {
         let runtime = self.loader.runtime();
         let accelerator_ns = self.how.accelerator.busy_ns(runtime.config.batch_size);
         let digest_of = self.digest_of;
@@ -183,10 +187,11 @@ impl Run<'_> {
         };
         if !self.how.compare.is_empty() {
             let each = |strategy| EpochOptions { strategy, ..options(0) };
-            return Ok(self.how.compare.iter().copied().map(each).collect());
+            let compared = self.how.compare.iter().copied().map(each).collect();
+            return Ok(Epochs::only(compared, options(0)));
         }
         let Some(path) = &self.how.resume else {
-            return Ok((0..self.how.epochs).map(options).collect());
+            return Ok(Epochs::of(0..self.how.epochs, options(0)));
         };
         let Loaded { place, digests, note } = checkpoint::load(path, runtime)?;
         let is_in_mid_epoch = place.is_in_mid_epoch();
@@ -214,8 +219,7 @@ impl Run<'_> {
         if let Some(note) = note {
             observer.note(note);
         }
-        let later = (epoch.0.saturating_add(1)..self.how.epochs).map(options);
-        let epochs = std::iter::once(first).chain(later).collect();
+        let epochs = Epochs::from(first, self.how.epochs, options(0));
         self.digests = digests;
         Ok(epochs)
     }
