@@ -288,3 +288,20 @@ fn a_late_answer_is_not_taken_for_a_batch_of_the_next_epoch() -> Result<()> {
     }
     Ok(())
 }
+
+/// What was ahead of the consumer counted as the device's.
+#[test]
+fn a_run_that_stops_early_counts_the_batches_it_delivered_and_no_others() -> Result<()> {
+    let data = generated()?;
+    for strategy in ["csd", "relaxed"] {
+        let devices = vec!["loopback".to_owned()];
+        let batch_size = 2;
+        let setup = Setup { strategy, devices, batch_size, ..Setup::new(&data) };
+        let epoch = Setup { stop_after: Some(5), ..setup }.run()?;
+        let back: u32 = epoch.back.iter().map(|device| device.batches).sum();
+        ensure!(epoch.batches == 5, "{strategy}: {}", epoch.batches);
+        let front = epoch.front.batches;
+        ensure!(front + back == 5, "{strategy}: {front} and {back}");
+    }
+    Ok(())
+}

@@ -166,7 +166,8 @@ struct Seen {
     /// Made by the host, made by devices.
     samples: [u64; 2],
     front: u32,
-    back: u32,
+    /// By device.
+    back: Vec<u32>,
     usage: Usage,
     shares: Shares,
 }
@@ -246,7 +247,7 @@ impl Run<'_> {
             part,
             samples: [0; 2],
             front: 0,
-            back: 0,
+            back: vec![0; self.loader.runtime().devices.len()],
             usage: Usage::default(),
             shares: Shares::begin(began),
         };
@@ -322,8 +323,9 @@ impl Run<'_> {
                 seen.front += 1;
                 seen.samples[0] += n_valid;
             }
-            Prong::Back(_) => {
-                seen.back += 1;
+            Prong::Back(device) => {
+                let made = seen.back.get_mut(usize::from(device.0));
+                made.into_iter().for_each(|n| *n += 1);
                 seen.samples[1] += n_valid;
                 self.bytes.device_to_host += cut_bytes;
             }
@@ -346,7 +348,7 @@ impl Run<'_> {
             strategy: options.strategy.name(),
             n_batches: deal.n_batches,
             front: seen.front,
-            back: seen.back,
+            back: seen.n_back(),
             images_per_s: rate(seen.n_samples(), seconds),
             stalled: (stall.waited() / seconds).min(1.0),
             counted: seen.counted(stall),
@@ -395,8 +397,12 @@ impl Seen {
         self.samples.iter().sum()
     }
 
+    fn n_back(&self) -> u32 {
+        self.back.iter().sum()
+    }
+
     fn n_batches(&self) -> u32 {
-        self.front + self.back
+        self.front + self.n_back()
     }
 
     fn stopped_at(&self) -> Option<u32> {
@@ -447,7 +453,7 @@ impl Run<'_> {
                 wasted: counts.front.wasted,
                 cpu_s: report.cpu.front,
             },
-            back: self.back_results(report, seconds),
+            back: self.back_results(seen, report),
             rescued: counts.rescued,
             skipped: report.skipped.clone(),
             damaged: report.damaged.clone(),
@@ -483,16 +489,16 @@ impl Run<'_> {
         }
     }
 
-    fn back_results(&self, report: &EpochReport, seconds: f64) -> Vec<BackResult> {
+    fn back_results(&self, seen: &Seen, report: &EpochReport) -> Vec<BackResult> {
         let devices = self.loader.runtime().devices.iter().zip(&report.counts.back);
-        let devices = devices.zip(&report.back).zip(&report.cpu.back);
+        let devices = devices.zip(&report.back).zip(&report.cpu.back).zip(&seen.back);
         devices
-            .filter(|(((device, _), _), _)| !device.is_vacant())
-            .map(|(((device, counts), back), host_cpu_s)| BackResult {
+            .filter(|((((device, _), _), _), _)| !device.is_vacant())
+            .map(|((((device, counts), back), host_cpu_s), batches)| BackResult {
                 device: device.shown_name(),
                 emulated: device.presence.is_emulated(),
-                batches: counts.delivered,
-                rate_batches_per_s: f64::from(counts.delivered) / seconds,
+                batches: *batches,
+                rate_batches_per_s: f64::from(*batches) / seen.seconds,
                 late: counts.late,
                 lost: counts.lost,
                 wasted: counts.wasted + back.extra,
