@@ -62,12 +62,7 @@ fn text(counts: &Counts, refusals: &[Arc<Refusals>]) -> String {
     let help = "Memory that sessions may use for batches and lists of samples.";
     put("held_bytes", "gauge", help, &[("", float(counts.held_bytes))]);
     put("jobs_total", "counter", "Jobs answered.", &[("", float(stats.jobs))]);
-    put(
-        "samples_total",
-        "counter",
-        "Samples delivered, copies for others included.",
-        &[("", float(stats.samples))],
-    );
+    put("samples_total", "counter", "Samples delivered.", &[("", float(stats.samples))]);
     let help = "Samples left to the host because of --max-pixels.";
     put("refused_samples_total", "counter", help, &[("", float(counts.refused_samples))]);
     let help = "Bytes of records read.";
@@ -84,12 +79,7 @@ fn text(counts: &Counts, refusals: &[Arc<Refusals>]) -> String {
         ("{why=\"crowded\"}", sum(|door| &door.crowded)),
         ("{why=\"failed\"}", sum(|door| &door.failed)),
     ];
-    put(
-        "refused_total",
-        "counter",
-        "Connections that were not served, or that broke the protocol.",
-        &refused,
-    );
+    put("refused_total", "counter", "Connections that were not served.", &refused);
     put(
         "shared_samples_total",
         "counter",

@@ -305,7 +305,11 @@ mod tests {
             (403, "RequestTimeTooSkewed", "set this machine's clock"),
             (400, "ExpiredToken", "have expired; get new ones"),
             (301, "PermanentRedirect", "is in region eu-west-1; set the region"),
-            (503, "SlowDown", "limits requests for `s3://b/a`; try again later, or lower"),
+            (
+                503,
+                "SlowDown",
+                "limits requests for `s3://b/a`; try again later, or lower",
+            ),
             (500, "InternalError", "broke off (the server answered 500 InternalError)"),
             (412, "PreconditionFailed", "`s3://b/a` changed while"),
             (416, "InvalidRange", "ends before byte 9"),
