@@ -49,6 +49,19 @@ impl Drop for Server {
 
 /// SeaweedFS with one bucket that everybody may read and write; `None` where it is not installed.
 pub fn seaweedfs(test: &str) -> Result<Option<Server>> {
+    // A port that was free may be another program's by the time the server opens it.
+    let is_taken =
+        |error: &Error| error.to_string().contains("bind: address already in use");
+    for _ in 0..4 {
+        match new_seaweedfs(test) {
+            Err(error) if is_taken(&error) => {}
+            started => return started,
+        }
+    }
+    new_seaweedfs(test)
+}
+
+fn new_seaweedfs(test: &str) -> Result<Option<Server>> {
     let Some(program) = installed("bin/weed", test) else { return Ok(None) };
     let folder = fresh_folder()?;
     let config = format!(
