@@ -247,7 +247,8 @@ impl Door {
     /// for that long. `tell` hears of hosts that come and go at a socket, and of every complaint.
     ///
     /// # Errors
-    /// The address is lost. With [`Visits::Once`], what would be complained of.
+    /// The address is lost. With [`Visits::Once`], what would be complained of, except of those who have not said who
+    /// they are.
     pub fn serve(
         &self,
         hosts: &dyn Hosts,

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use bothends_csd::admission::Peer;
-use bothends_csd::listen::{Ended, Terms, admit};
-use bothends_csd::spool::await_host;
-use bothends_csd::{Busy, CsdError};
+use bothends_csd::listen::{Admitted, Ended, Terms, admit};
+use bothends_csd::spool::{Visitor, await_host};
+use bothends_csd::{Busy, CsdError, Serve};
 
 use super::{Door, Hosts, LOOK, News, Visits, Way, far_end};
 
@@ -59,15 +59,10 @@ impl Door {
                 let Some(visitor) = await_host(&dir.path, stop)? else {
                     return Ok(Some(Ended::Stopped));
                 };
-                let (mut visitor, mut ended) = (Some(visitor), Ok(None));
-                hosts.host(Peer::default(), &mut |guest| {
-                    let Some(visitor) = visitor.take() else { return };
-                    match guest {
-                        Ok(serve) => ended = visitor.serve(serve, stop).map(Some),
-                        Err(busy) => self.turn_away(busy, |busy| visitor.turn_away(busy)),
-                    }
-                });
-                ended
+                let serve = |visitor: Visitor, guest: &mut dyn Serve| {
+                    visitor.serve(guest, stop).map(Some)
+                };
+                self.receive(hosts, visitor, serve, Visitor::turn_away)
             }
             Way::Socket(listener) => {
                 let Some(socket) = listener.accept(LOOK)? else { return Ok(None) };
@@ -82,23 +77,35 @@ impl Door {
                         return Ok(None);
                     }
                 };
-                let (mut host, mut ended) = (Some(host), Ok(None));
-                hosts.host(Peer::default(), &mut |guest| {
-                    let Some(host) = host.take() else { return };
-                    match guest {
-                        Ok(serve) => ended = host.serve(serve, stop).map(Some),
-                        Err(busy) => self.turn_away(busy, |busy| host.turn_away(busy)),
-                    }
-                });
-                ended
+                let serve = |host: Admitted, guest: &mut dyn Serve| {
+                    host.serve(guest, stop).map(Some)
+                };
+                self.receive(hosts, host, serve, Admitted::turn_away)
             }
         }
     }
 
-    fn turn_away(&self, busy: Busy, tell: impl FnOnce(Busy)) {
-        // A count alone.
-        self.refusals.busy.fetch_add(1, Ordering::Relaxed);
-        tell(busy);
+    /// Has a host served, or told that there is no room. One at a time shares with nobody.
+    fn receive<H>(
+        &self,
+        hosts: &dyn Hosts,
+        host: H,
+        serve: impl Fn(H, &mut dyn Serve) -> Result<Option<Ended>, CsdError>,
+        turn_away: impl Fn(H, Busy),
+    ) -> Result<Option<Ended>, CsdError> {
+        let (mut host, mut ended) = (Some(host), Ok(None));
+        hosts.host(Peer::default(), &mut |guest| {
+            let Some(host) = host.take() else { return };
+            match guest {
+                Ok(guest) => ended = serve(host, guest),
+                Err(busy) => {
+                    // A count alone.
+                    self.refusals.busy.fetch_add(1, Ordering::Relaxed);
+                    turn_away(host, busy);
+                }
+            }
+        });
+        ended
     }
 }
 
