@@ -16,6 +16,7 @@ mod config;
 mod demand;
 mod figures;
 mod group;
+mod item;
 pub mod link;
 mod pending;
 mod recent;
@@ -32,6 +33,7 @@ pub use config::{FetchConfig, Growth, Hedge, MAX_GAP_BYTES};
 use figures::{Cause, Waiting};
 pub use figures::{FetchCounts, FetchFigures, FetchWaits};
 use group::{Group, GroupId, Phase, Sent};
+use item::{Item, State};
 use pending::{Pending, Reach};
 use recent::Recent;
 use window::Window;
@@ -153,6 +155,7 @@ pub struct FetchQueue {
     waiting_bytes: u64,
     reordered_bytes: u64,
     held_bytes: u64,
+    committed_bytes: u64,
     /// Number and bytes of all that was offered.
     offered: (u64, u64),
     next_id: u64,
@@ -160,21 +163,6 @@ pub struct FetchQueue {
     waiting: Waiting,
     pieces: Vec<Piece>,
     failed: Vec<u64>,
-}
-
-/// An offered position.
-#[derive(Debug, Clone)]
-struct Item {
-    object: u32,
-    range: Range<u64>,
-    state: State,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Pending,
-    Asked(GroupId),
-    Here(GroupId),
 }
 
 /// Why a request is sent.
@@ -216,6 +204,7 @@ impl FetchQueue {
             waiting_bytes: 0,
             reordered_bytes: 0,
             held_bytes: 0,
+            committed_bytes: 0,
             offered: (0, 0),
             next_id: 0,
             counts: FetchCounts::default(),
@@ -241,7 +230,7 @@ impl FetchQueue {
         self.offered.1 = self.offered.1.saturating_add(range.end - range.start);
         self.pending.insert(position, object, &range);
         self.missing.insert(position);
-        self.items.insert(position, Item { object, range, state: State::Pending });
+        self.items.insert(position, Item::new(object, range));
     }
 
     /// A position is not needed any more, as a device makes its batch: its request is cancelled, or
@@ -250,6 +239,7 @@ impl FetchQueue {
         let Some(item) = self.items.remove(&position) else { return };
         self.counts.withdrawn += 1;
         self.missing.remove(&position);
+        self.committed_bytes -= item.committed_bytes();
         match item.state {
             State::Pending => {
                 self.pending.remove(position, item.object, item.range.start);
@@ -472,6 +462,7 @@ impl FetchQueue {
         let id = GroupId(self.new_id());
         for member in &members {
             if let Some(item) = self.items.get_mut(member) {
+                self.committed_bytes -= item.committed_bytes();
                 item.state = State::Asked(id);
             }
         }

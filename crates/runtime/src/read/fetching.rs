@@ -50,7 +50,7 @@ use crate::threads::times::Meter;
 /// The longest wait for an answer while a job may come or workers may have room.
 const LOOK_ROUND: Duration = Duration::from_millis(2);
 
-/// Names of objects that are kept: those of shards come up again and again.
+/// Where there are no more objects than these, as with shards, their names are kept.
 const MOST_NAMES: usize = 1024;
 
 /// Most rows that are asked for ahead of the jobs: each takes an entry in the books and the queue.
@@ -416,15 +416,12 @@ impl FetchStage {
     }
 
     fn name(&self, file: FileIdx, way: &mut Way) -> Arc<str> {
-        if let Some(name) = way.names.get(&file) {
-            return Arc::clone(name);
+        let table = &self.source.table;
+        if table.n_files() > MOST_NAMES {
+            return table.file_path(file).into();
         }
-        if way.names.len() >= MOST_NAMES {
-            way.names.clear();
-        }
-        let name: Arc<str> = self.source.table.file_path(file).into();
-        way.names.insert(file, Arc::clone(&name));
-        name
+        let name = way.names.entry(file).or_insert_with(|| table.file_path(file).into());
+        Arc::clone(name)
     }
 
     /// A request has ended.

@@ -79,6 +79,7 @@ impl Orders {
         };
         // What is on a local disk is complete by its job.
         self.offer(&missing);
+        missing.iter().for_each(|at| self.queue.commit(*at));
         let complete = self.books.job(key, job);
         self.make_room();
         complete
@@ -87,8 +88,7 @@ impl Orders {
     /// What has not been requested for jobs gets the room of what is only foretold, beginning with
     /// what is needed last; that is requested again when there is room.
     fn make_room(&mut self) {
-        let positions = self.books.of_jobs();
-        let needs: u64 = positions.map(|at| self.queue.unrequested_bytes(at)).sum();
+        let needs = self.queue.committed_bytes();
         if self.queue.room_bytes() >= needs {
             return;
         }

@@ -245,13 +245,6 @@ impl Books {
         self.batches.values().any(|batch| batch.progress.is_some())
     }
 
-    /// The rows of all jobs.
-    pub(crate) fn of_jobs(&self) -> impl Iterator<Item = u64> {
-        let jobs = self.batches.values().filter(|batch| batch.progress.is_some());
-        let positions = jobs.flat_map(|batch| &batch.positions).copied();
-        positions.filter(|at| self.rows.contains_key(at))
-    }
-
     /// All rows that are only foretold, what is needed last first.
     pub(crate) fn foretold_backwards(&self) -> Vec<u64> {
         let rows = self.rows.iter().rev();

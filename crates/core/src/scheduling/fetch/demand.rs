@@ -62,12 +62,21 @@ impl FetchQueue {
         matches!(state, Some(State::Asked(_) | State::Here(_)))
     }
 
-    /// The bytes of a position that is offered and has not been requested; 0 of any other.
+    /// A position will be needed for certain: until it is requested it counts as [`Self::committed_bytes`].
+    pub fn commit(&mut self, position: u64) {
+        if let Some(item) = self.items.get_mut(&position)
+            && item.state == State::Pending
+            && !item.is_committed
+        {
+            item.is_committed = true;
+            self.committed_bytes += item.len();
+        }
+    }
+
+    /// The bytes of committed positions that have not been requested.
     #[must_use]
-    pub fn unrequested_bytes(&self, position: u64) -> u64 {
-        let item = self.items.get(&position);
-        let item = item.filter(|item| item.state == State::Pending);
-        item.map_or(0, |item| item.range.end - item.range.start)
+    pub fn committed_bytes(&self) -> u64 {
+        self.committed_bytes
     }
 
     /// Bytes that may be requested before the reorder buffer is full.

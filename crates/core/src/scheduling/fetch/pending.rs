@@ -4,6 +4,7 @@
 //! Whether there is room for them is decided in `fetch.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::Range;
 
 /// The offered positions that have not been requested.
@@ -12,6 +13,16 @@ pub(super) struct Pending {
     positions: BTreeSet<u64>,
     /// Object, start and position; the value is the end.
     places: BTreeMap<(u32, u64, u64), u64>,
+    front: Front,
+}
+
+/// The first so many positions. It is kept from question to question, as counting them again each time took a tenth of
+/// all that is decided for a record.
+#[derive(Debug, Default)]
+struct Front {
+    n: u64,
+    /// The last one of them, if there is one.
+    end: u64,
 }
 
 /// What may be joined.
@@ -31,12 +42,24 @@ pub(super) struct Reach {
 
 impl Pending {
     pub(super) fn insert(&mut self, position: u64, object: u32, range: &Range<u64>) {
-        self.positions.insert(position);
+        if self.positions.insert(position)
+            && self.front.n > 0
+            && position < self.front.end
+        {
+            self.front.n += 1;
+        }
         self.places.insert((object, range.start, position), range.end);
     }
 
     pub(super) fn remove(&mut self, position: u64, object: u32, start: u64) {
-        self.positions.remove(&position);
+        let front = &mut self.front;
+        if self.positions.remove(&position) && front.n > 0 && position <= front.end {
+            front.n -= 1;
+            if position == front.end {
+                front.end =
+                    self.positions.range(..position).next_back().copied().unwrap_or(0);
+            }
+        }
         self.places.remove(&(object, start, position));
     }
 
@@ -69,7 +92,7 @@ impl Pending {
 
     /// Start, position and end of the next range behind or before this one.
     fn neighbour(
-        &self,
+        &mut self,
         object: u32,
         range: &Range<u64>,
         reach: Reach,
@@ -77,34 +100,52 @@ impl Pending {
         let here = (object, range.start, 0);
         let behind = self.places.range(here..).next();
         let before = self.places.range(..here).next_back();
-        let found = [behind, before].into_iter().flatten().find(|(place, end)| {
-            let (other, start, position) = **place;
-            let joined = range.end.max(**end) - range.start.min(start);
-            other == object
-                && start.saturating_sub(range.end) <= reach.max_gap_bytes
-                && range.start.saturating_sub(**end) <= reach.max_gap_bytes
-                && joined <= reach.most_bytes
-                && self.is_within(position, reach)
-        });
-        found.map(|(place, end)| (place.1, place.2, *end))
+        let neighbours = [behind, before].map(|it| it.map(|(place, end)| (*place, *end)));
+        let found =
+            neighbours.into_iter().flatten().find(|((other, start, position), end)| {
+                let joined = range.end.max(*end) - range.start.min(*start);
+                *other == object
+                    && start.saturating_sub(range.end) <= reach.max_gap_bytes
+                    && range.start.saturating_sub(*end) <= reach.max_gap_bytes
+                    && joined <= reach.most_bytes
+                    && self.is_within(*position, reach)
+            });
+        found.map(|((_, start, position), end)| (start, position, end))
     }
 
     /// Whether a position is needed soon enough. Numbers of positions have gaps, so those between are
     /// counted where the number alone does not tell.
-    fn is_within(&self, position: u64, reach: Reach) -> bool {
+    fn is_within(&mut self, position: u64, reach: Reach) -> bool {
         let Reach { from, ahead, taken, .. } = reach;
-        if position <= from.saturating_add(ahead) {
-            return true;
+        position <= from.saturating_add(ahead)
+            || self
+                .end_of_first(ahead.saturating_sub(taken))
+                .is_some_and(|end| position <= end)
+    }
+
+    /// The last of the first `n` positions, or of all if these are fewer.
+    fn end_of_first(&mut self, n: u64) -> Option<u64> {
+        while self.front.n > n {
+            self.front.n -= 1;
+            let before = self.positions.range(..self.front.end).next_back();
+            self.front.end = before.copied().unwrap_or(0);
         }
-        // With itself.
-        let between = self.positions.range(from..=position);
-        let most = usize::try_from(ahead.saturating_sub(taken)).unwrap_or(usize::MAX);
-        between.take(most.saturating_add(1)).count() <= most
+        while self.front.n < n {
+            let next = match self.front.n {
+                0 => self.positions.first(),
+                _ => self.positions.range((Excluded(self.front.end), Unbounded)).next(),
+            };
+            let Some(next) = next else { break };
+            self.front = Front { n: self.front.n + 1, end: *next };
+        }
+        (self.front.n > 0).then_some(self.front.end)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const REACH: Reach =
@@ -158,6 +199,26 @@ mod tests {
         };
         assert_eq!(joined(100), far);
         assert_eq!(joined(2), far[..2]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_first_so_many_positions_end_where_counting_says(
+            steps in prop::collection::vec((0..3u8, 0..64u64), 1..200),
+        ) {
+            let mut pending = Pending::default();
+            for (kind, at) in steps {
+                match kind {
+                    0 => pending.insert(at, 0, &(at..at + 1)),
+                    1 => pending.remove(at, 0, at),
+                    _ => {
+                        let n = usize::try_from(at).unwrap();
+                        let counted = pending.positions.iter().take(n).next_back().copied();
+                        prop_assert_eq!(pending.end_of_first(at), counted);
+                    }
+                }
+            }
+        }
     }
 
     #[test]

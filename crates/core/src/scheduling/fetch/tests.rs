@@ -2,6 +2,7 @@
 //! `crates/core/tests/fetch.rs`.
 
 mod alone;
+mod committed;
 mod slow;
 mod waits;
 

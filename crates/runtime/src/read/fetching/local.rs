@@ -67,7 +67,7 @@ impl Source {
                 return (sample, whole);
             }
             let piece = self.piece(key);
-            if is_joined {
+            if is_joined || self.is_undecoded() {
                 return (sample, piece);
             }
             let name = self.name_of_fetched(remote, sample);
