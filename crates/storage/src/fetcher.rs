@@ -6,6 +6,7 @@
 mod crew;
 pub(crate) mod destination;
 pub(crate) mod progress;
+mod runners;
 pub(crate) mod shared;
 
 use std::collections::{HashMap, VecDeque};
@@ -20,7 +21,6 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc as tasks;
-use tokio::task::AbortHandle;
 
 use crate::{Identity, Objects, StorageError};
 pub use crew::n_fetch_threads;
@@ -28,6 +28,7 @@ use crew::{Crew, Gone};
 use destination::Lent;
 pub use destination::{Destination, Returned};
 use progress::Progress;
+use runners::{Runners, Work};
 
 /// One range to read.
 #[derive(Debug, Clone)]
@@ -269,12 +270,6 @@ fn gone() -> StorageError {
     StorageError::Refused { place: "the store".to_owned(), why }
 }
 
-/// What there is to say of a fetch that has no result of its own.
-fn panicked() -> StorageError {
-    let why = "the fetch has panicked; this is a bug, please report it".to_owned();
-    StorageError::Refused { place: "the store".to_owned(), why }
-}
-
 /// A runtime for requests, made where it is used.
 pub(crate) fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread()
@@ -292,55 +287,13 @@ async fn serve(
     mut orders: tasks::UnboundedReceiver<Order>,
     answer: mpsc::Sender<(u64, Fetched)>,
 ) {
-    let mut running: HashMap<u64, AbortHandle> = HashMap::new();
-    // Finished ones are forgotten whenever their number has doubled.
-    let mut look_at = 64;
+    let mut runners = Runners::new(objects, answer);
     while let Some(order) = orders.recv().await {
         match order {
-            Order::Cancel(serial) => {
-                if let Some(handle) = running.remove(&serial) {
-                    handle.abort();
-                }
+            Order::Cancel(serial) => runners.cancel(serial),
+            Order::Fetch(serial, fetch, shared) => {
+                runners.give(Work { serial, fetch, shared });
             }
-            Order::Fetch(serial, fetch, Shared { progress, lent }) => {
-                let (objects, answer) = (Arc::clone(&objects), answer.clone());
-                let fetched = Some(Fetched::of(fetch.tag, Err(panicked())));
-                // Made here, as a task that is cancelled before it begins does nothing.
-                let told = Told { answer, serial, fetched, lent };
-                let task = tokio::spawn(async move {
-                    let mut told = told;
-                    let asked = one(&*objects, &fetch, &progress);
-                    let result = match &told.lent {
-                        Some(lent) => lent.during(asked).await,
-                        None => asked.await,
-                    };
-                    told.fetched = Some(Fetched::of(fetch.tag, result));
-                });
-                running.insert(serial, task.abort_handle());
-                if running.len() >= look_at {
-                    running.retain(|_, handle| !handle.is_finished());
-                    look_at = (2 * running.len()).max(64);
-                }
-            }
-        }
-    }
-}
-
-/// Answers when it is dropped, so that a fetch that panics is answered, too. Of what a cancelled fetch says, only the
-/// destination is heard.
-struct Told {
-    answer: mpsc::Sender<(u64, Fetched)>,
-    serial: u64,
-    fetched: Option<Fetched>,
-    lent: Option<Lent>,
-}
-
-impl Drop for Told {
-    fn drop(&mut self) {
-        if let Some(mut fetched) = self.fetched.take() {
-            fetched.destination = self.lent.take().and_then(|lent| lent.take_back());
-            // Nobody may be there any more to take it.
-            let _ = self.answer.send((self.serial, fetched));
         }
     }
 }

@@ -184,12 +184,12 @@ impl Redis {
         range: Range<u64>,
         expected: Option<&Identity>,
     ) -> Result<Bytes, StorageError> {
-        let place = self.shown(object);
+        // Put together only where it is told: that is seldom.
+        let place = || self.shown(object);
         if !is_plain(object) {
-            return Err(StorageError::NotFound { place });
+            return Err(StorageError::NotFound { place: place() });
         }
-        let too_short =
-            || StorageError::TooShort { place: place.clone(), end: range.end };
+        let too_short = || StorageError::TooShort { place: place(), end: range.end };
         if range.is_empty() {
             let is_wrong = range.start > range.end;
             return if is_wrong { Err(too_short()) } else { Ok(Bytes::new()) };
@@ -198,8 +198,7 @@ impl Redis {
         if i64::try_from(range.end).is_err() {
             return Err(too_short());
         }
-        let key = self.key(object);
-        let (bytes, len) = match self.value(&key, &range, expected, &place).await {
+        let (bytes, len) = match self.value(object, &range, expected).await {
             Err(refused @ StorageError::Refused { .. }) if is_all(&range, expected) => {
                 return Err(self.why_refused(object, expected, refused).await);
             }
@@ -212,12 +211,13 @@ impl Redis {
         let got = bytes.len() as u64;
         if got >= wanted && len.is_none_or(|len| expected.is_none_or(|e| e.len == len)) {
             let more = got > wanted;
-            return if more { Err(StorageError::Changed { place }) } else { Ok(bytes) };
+            let changed = || StorageError::Changed { place: place() };
+            return if more { Err(changed()) } else { Ok(bytes) };
         }
         let now = self.length(object).await?;
         match expected {
             Some(expected) if expected.len != now.len => {
-                Err(StorageError::Changed { place })
+                Err(StorageError::Changed { place: place() })
             }
             _ => Err(too_short()),
         }
@@ -244,31 +244,30 @@ impl Redis {
     /// 110 kB, docs/measured.md). Up to the expected end, one more byte is asked for, which must not come.
     async fn value(
         &self,
-        key: &str,
+        object: &str,
         range: &Range<u64>,
         expected: Option<&Identity>,
-        place: &str,
     ) -> Result<Got, StorageError> {
+        let key = self.key(object);
         let is_to_end = expected.is_some_and(|expected| expected.len == range.end);
         let last = if is_to_end { range.end } else { range.end - 1 };
-        let mut request = pipe();
         let mut destination = None;
-        if is_all(range, expected) {
-            request.cmd("GET").arg(key);
+        let mut request = if is_all(range, expected) {
             destination = destination::borrowed(range.end);
+            cmd("GET").arg(&key).get_packed_command()
         } else {
-            request.cmd("GETRANGE").arg(key).arg(range.start).arg(last);
-        }
+            let mut part = cmd("GETRANGE");
+            part.arg(&key).arg(range.start).arg(last).get_packed_command()
+        };
         let mut number = Number::None;
         if !is_to_end && expected.is_some() {
-            request.cmd("STRLEN").arg(key);
+            request.extend(cmd("STRLEN").arg(&key).get_packed_command());
             number = Number::Follows;
         }
         let most = (last - range.start).saturating_add(1);
-        let request = request.get_packed_pipeline();
         let memory = destination.as_mut().map(Borrowed::bytes);
         let got = self.values.get(&request, Expected { most, number }, memory).await;
-        let got = got.map_err(|failed| self.failed(place, &failed))?;
+        let got = got.map_err(|failed| self.failed(&self.shown(object), &failed))?;
         if let (Got::InPlace, Some(destination)) = (&got, destination) {
             destination.filled();
         }
