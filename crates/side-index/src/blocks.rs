@@ -310,6 +310,11 @@ impl BlockCache {
         self.look(&growing);
     }
 
+    /// Looks at others' new segments. Blocks on the disk.
+    pub fn catch_up(&self) {
+        self.look(&self.growing());
+    }
+
     /// What it has, and has done.
     #[must_use]
     pub fn stats(&self) -> BlockCacheStats {

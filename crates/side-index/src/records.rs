@@ -91,6 +91,11 @@ impl RecordCache {
         self.0.tidy();
     }
 
+    /// As [`BlockCache::catch_up`].
+    pub fn catch_up(&self) {
+        self.0.catch_up();
+    }
+
     /// What it has, and has done; what is `transcoded` there was kept.
     #[must_use]
     pub fn stats(&self) -> BlockCacheStats {

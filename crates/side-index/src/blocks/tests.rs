@@ -128,6 +128,21 @@ fn a_damaged_record_is_forgotten_and_its_segment_removed() {
 }
 
 #[test]
+fn what_another_has_published_is_found_without_the_end_of_an_epoch() {
+    let root = tempfile::tempdir().unwrap();
+    let [first, second] = [(); 2].map(|()| cache(root.path(), 1 << 30));
+    keep(&first, 1, 255);
+    // It publishes what it has.
+    drop(first);
+    assert!(!second.has(name(1)));
+    second.catch_up();
+    assert!(second.has(name(1)));
+    keep(&second, 2, 255);
+    second.catch_up();
+    assert!(second.has(name(2)), "its own growing segment stays");
+}
+
+#[test]
 fn a_segment_of_outdated_records_goes() {
     let root = tempfile::tempdir().unwrap();
     let first = cache(root.path(), 1 << 30);

@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use bothends_figures::RecordCacheUse;
 use bothends_side_index::{Cache, CachedRecord, Name, RecordCache};
@@ -20,6 +21,9 @@ use crate::threads::shutdown::{PATIENCE, Stop};
 /// The most bytes of records that wait to be written: with those on their way to workers, they hold
 /// what requests have brought.
 const WAITING_BYTES: u64 = 32 << 20;
+
+/// How often segments of other processes are looked for: what another rank has fetched is not to be fetched again.
+const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// The most records that wait.
 const MOST_WAITING: usize = 1 << 16;
@@ -130,14 +134,22 @@ impl Kept {
     /// The loop of the thread that writes. It ends behind what was offered before `stop` was set: that is
     /// no more than some megabytes.
     pub(crate) fn run(&self, stop: &Stop) {
+        let mut looked = Instant::now();
         loop {
             match self.offers.1.recv_timeout(PATIENCE) {
                 Ok(offer) => self.write(&offer),
-                Err(RecvTimeoutError::Timeout) => self.tidy(),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             if stop.is_set() {
                 break;
+            }
+            // Also between offers: over a slow link they come without a pause.
+            if self.tidy() {
+                looked = Instant::now();
+            } else if looked.elapsed() >= CATCH_UP {
+                self.cache.catch_up();
+                looked = Instant::now();
             }
         }
         while let Ok(offer) = self.offers.1.try_recv() {
@@ -158,10 +170,13 @@ impl Kept {
         self.is_epoch_over.store(true, Ordering::Relaxed);
     }
 
-    fn tidy(&self) {
-        if self.is_epoch_over.swap(false, Ordering::Relaxed) {
+    /// Does what the end of an epoch takes; whether there was one.
+    fn tidy(&self) -> bool {
+        let is_epoch_over = self.is_epoch_over.swap(false, Ordering::Relaxed);
+        if is_epoch_over {
             self.cache.tidy();
         }
+        is_epoch_over
     }
 
     /// What it has, and has done.
