@@ -49,7 +49,7 @@ fn by_hand(one: &Path, other: &Path) -> RunConfig {
     config.insecure = Insecure::Refused;
     config.gpus = Gpus::default();
     config.read.cache_size = CacheSize::Off;
-    config.read.fetch = FetchBounds { requests: Some(8), reorder_bytes: None };
+    config.read.fetch = FetchBounds { requests: Some(8), ..FetchBounds::default() };
     (config.tls, config.job) = (None, None);
     config
 }

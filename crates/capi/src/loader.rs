@@ -40,7 +40,7 @@ pub struct be_loader {
 /// `last` ("drop", "pad", "wrap" or "even"), `on_bad` ("raise", "skip", "replace" or "zero"), `audit` (1),
 /// `memory` (MiB), `held_batches` (1), `reader`, `side_index`, `page_cache`, `cache_size` ("auto"), `cache`
 /// (a directory for records fetched from a remote store, and for shards that have to be decompressed, during
-/// which the first call blocks for as long as it takes to read and write all data), `fetch_requests`, `fetch_reorder`, `fields` (a list of names of further fields of
+/// which the first call blocks for as long as it takes to read and write all data), `fetch_requests`, `fetch_reorder`, `fetch_patience` (seconds), `fields` (a list of names of further fields of
 /// the samples, see `be_batch_field`), `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
 /// `be_batch_device`), `pin_memory` (false; true pins batches in host memory for the caller's copies).
 ///

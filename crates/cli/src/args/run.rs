@@ -181,6 +181,12 @@ pub(crate) struct HostArgs {
     /// depends on the available memory.
     #[arg(long, value_name = "BYTES", hide_short_help = true)]
     pub(crate) fetch_reorder: Option<String>,
+    /// Of remote data: how long a store that has answered before may be gone before the run ends
+    ///
+    /// Requests are sent again until then, less and less often. At the start, before its first answer, a store
+    /// has 10 s. By default, 120 s; keep it below the timeout of collectives between ranks.
+    #[arg(long, value_name = "SECONDS", hide_short_help = true, value_parser = at_least_1())]
+    pub(crate) fetch_patience: Option<u32>,
     /// Directory in which records fetched from a remote store are kept for later epochs
     ///
     /// Records in it are read from the local disk instead of being fetched again, by this run, by others at

@@ -257,7 +257,11 @@ fn fetch(host: &HostArgs) -> Result<FetchBounds, Failed> {
     let reorder_bytes = reorder_bytes.transpose();
     let reorder_bytes =
         reorder_bytes.map_err(|why| wrong(format!("`--fetch-reorder`: {why}")))?;
-    Ok(FetchBounds { requests, reorder_bytes })
+    let patience_s = host.fetch_patience.map(|n| FetchBounds::patience_of(n.into()));
+    let patience_s = patience_s.transpose();
+    let patience_s =
+        patience_s.map_err(|why| wrong(format!("`--fetch-patience`: {why}")))?;
+    Ok(FetchBounds { requests, reorder_bytes, patience_s })
 }
 
 /// What of a configuration the data's flags say; the rest is the smallest run's.

@@ -480,10 +480,16 @@ impl FetchQueue {
             heard: 0,
             was_hedged: false,
             began: now,
-            deadline: now.plus(self.config.deadline_ns),
+            deadline: now.plus(self.deadline_ns()),
         };
         self.groups.insert(id, group);
         Ok(id)
+    }
+
+    /// How long a position is tried.
+    fn deadline_ns(&self) -> u64 {
+        let Some(_) = self.answered_at else { return self.config.deadline_ns };
+        self.config.patience_ns.max(self.config.deadline_ns)
     }
 
     /// What keeps so many bytes from being requested.

@@ -193,6 +193,7 @@ class Loader:
             "auto" transcodes data on other machines only; "off".
         fetch_requests, fetch_reorder: of remote data, the most requests in flight, and the most
             bytes requested and not yet with the workers, such as "256M".
+        fetch_patience: seconds for which a store that has answered before may be gone before the run ends.
         cache: directory in which records fetched from a remote store are kept for later epochs and runs.
         framework: "torch", "numpy", "jax", "cupy" or "dlpack" (objects with `__dlpack__`); "auto"
             is PyTorch if it is installed, otherwise NumPy, or on a GPU JAX or CuPy.
@@ -252,6 +253,7 @@ class Loader:
         cache_size: int | str = "auto",
         fetch_requests: int | None = None,
         fetch_reorder: int | str | None = None,
+        fetch_patience: int | None = None,
         cache: str | os.PathLike[str] | None = None,
         framework: str = "auto",
         sharding: Any = None,
@@ -298,6 +300,7 @@ class Loader:
             "cache_size": cache_size,
             "fetch_requests": fetch_requests,
             "fetch_reorder": fetch_reorder,
+            "fetch_patience": fetch_patience,
             "cache": _path(cache),
         }
         self._take_members(csds)

@@ -99,6 +99,7 @@ _NATIVE = (
     "cache_size",
     "fetch_requests",
     "fetch_reorder",
+    "fetch_patience",
     "cache",
 )
 # What a state says of the generators of loader and sampler.
@@ -146,7 +147,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
             machine. A transform or `collate_fn` in Python sees host memory, as in PyTorch.
         csds, require_devices, key_file, tls_ca, tls_cert, tls_key, insecure, job, priority, share,
             strategy, objective, output, layout, on_bad, audit, memory, held_batches, reader, side_index,
-            page_cache, cache_size, fetch_requests, fetch_reorder, cache: as in `bothends.Loader`.
+            page_cache, cache_size, fetch_requests, fetch_reorder, fetch_patience, cache: as in `bothends.Loader`.
         others: as in `torch.utils.data.DataLoader`.
 
     Raises:
@@ -214,6 +215,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         cache_size: int | str = "auto",
         fetch_requests: int | None = None,
         fetch_reorder: int | str | None = None,
+        fetch_patience: int | None = None,
         cache: str | os.PathLike[str] | None = None,
     ) -> None:
         given = {name: value for name, value in locals().items() if name in self.OPTIONS}

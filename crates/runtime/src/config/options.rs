@@ -35,6 +35,7 @@
 //! | `page_cache` | `auto`, `through`, `past` | `auto` |
 //! | `cache_size` | most bytes of the block cache, a number or a text such as `50G`; `auto`: it grows for data on other machines only; `off` | `auto` |
 //! | `fetch_requests`, `fetch_reorder` | of remote data: most requests in flight; most bytes requested and not yet with the workers, a number or a text such as `256M` | by what is measured, by memory |
+//! | `fetch_patience` | seconds for which a store that has answered before may be gone before the run ends | 120 |
 //! | `cache` | a directory in which records fetched from a remote store are kept for later epochs, `cache_size` bytes at most (64 GiB with `auto`) | none: nothing is kept |
 
 use std::fs;
@@ -290,7 +291,10 @@ fn fetch(keys: &mut Keys) -> Result<FetchBounds, String> {
     };
     let reorder_bytes =
         reorder_bytes.transpose().map_err(|why| format!("`fetch_reorder`: {why}"));
-    Ok(FetchBounds { requests: requests?, reorder_bytes: reorder_bytes? })
+    let patience_s = keys.whole("fetch_patience", 1)?.map(FetchBounds::patience_of);
+    let patience_s =
+        patience_s.transpose().map_err(|why| format!("`fetch_patience`: {why}"))?;
+    Ok(FetchBounds { requests: requests?, reorder_bytes: reorder_bytes?, patience_s })
 }
 
 fn cache_size(value: Option<Value>) -> Result<Option<CacheSize>, String> {
@@ -430,7 +434,7 @@ mod tests {
             "layout": "nchw", "rank": 1, "world_size": 2, "last": "wrap", "on_bad": "skip",
             "audit": 5, "memory": 64, "held_batches": 3, "reader": "pread",
             "side_index": "off", "page_cache": "past", "cache_size": "50G",
-            "fetch_requests": 8, "fetch_reorder": "64M", "cache": "/fast/cache", "device": "cuda:1", "pin_memory": true}}"#
+            "fetch_requests": 8, "fetch_reorder": "64M", "fetch_patience": 30, "cache": "/fast/cache", "device": "cuda:1", "pin_memory": true}}"#
         );
         let config = options(&json).unwrap();
         assert_eq!((config.batch_size, config.seed, config.limit), (7, 8, Some(9)));
@@ -442,7 +446,11 @@ mod tests {
         assert_eq!((config.audit_percent, config.held_batches), (5, 3));
         assert_eq!(config.memory, MemoryBudget::Total(64 << 20));
         assert_eq!(config.read.kind, ReaderKind::Pread);
-        let fetch = FetchBounds { requests: Some(8), reorder_bytes: Some(64 << 20) };
+        let fetch = FetchBounds {
+            requests: Some(8),
+            reorder_bytes: Some(64 << 20),
+            patience_s: Some(30),
+        };
         assert_eq!(config.read.fetch, fetch);
         assert_eq!(config.deliver, Deliver::Gpu(1));
         assert_eq!(config.insecure, Insecure::Allowed);
@@ -474,6 +482,10 @@ mod tests {
             (
                 r#"{"data": "d", "recipe": "raw", "fetch_requests": 5000}"#,
                 "`fetch_requests`: 5000 requests cannot be in flight",
+            ),
+            (
+                r#"{"data": "d", "recipe": "raw", "fetch_patience": 90000}"#,
+                "`fetch_patience`: 90000 s is not a patience",
             ),
             (
                 r#"{"data": "d", "recipe": "raw", "fetch_reorder": 5}"#,

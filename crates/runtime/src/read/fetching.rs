@@ -8,6 +8,7 @@
 //!
 //! The thread never waits for workers: it must hear of failures and answer them.
 
+mod absence;
 mod in_place;
 pub(crate) mod local;
 mod round_trip;
@@ -37,6 +38,7 @@ use crate::make::backlog::Backlog;
 use crate::make::front::FrontJob;
 use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
 use crate::read::ahead::{Ahead, Soon};
+use crate::read::fetching::absence::Absence;
 use crate::read::fetching::in_place::InPlace;
 use crate::read::fetching::local::Local;
 use crate::read::fetching::round_trip::RoundTrip;
@@ -138,6 +140,8 @@ pub(crate) struct FetchStage {
     pub(crate) watch: FetchWatch,
     pub(crate) link: LinkWatch,
     pub(crate) meter: Meter,
+    /// For the user.
+    pub(crate) notes: Sender<String>,
     pub(crate) stop: Stop,
 }
 
@@ -153,6 +157,7 @@ struct Way {
     names: HashMap<FileIdx, Arc<str>>,
     /// What the store said last where it failed.
     last_failure: Option<String>,
+    absence: Absence,
     glance: Glance,
     round_trip: RoundTrip,
 }
@@ -251,6 +256,7 @@ impl FetchStage {
             ready: VecDeque::new(),
             names: HashMap::new(),
             last_failure: None,
+            absence: Absence::default(),
             glance: Glance { at: Instant::now(), seen: Seen::default(), starves: false },
             round_trip: RoundTrip::default(),
         }
@@ -441,6 +447,7 @@ impl FetchStage {
         let now = way.now();
         match result {
             Ok(bytes) => {
+                self.note(way.absence.answered(since));
                 if let Some(Asked { file, range, .. }) = asked {
                     let n_bytes = range.end - range.start;
                     if !self.remote.is_local(file) {
@@ -455,13 +462,25 @@ impl FetchStage {
                 if let Some(back) = back {
                     self.give_back(back, way);
                 }
-                way.last_failure = Some(error.to_string());
+                let why = error.to_string();
+                if error.is_transient() {
+                    let patience = self.bounds.patience();
+                    self.note(way.absence.failed(&why, patience, since));
+                }
+                way.last_failure = Some(why);
                 let failed =
                     way.orders.queue.failed(request, failure(&error), now).to_vec();
                 for position in failed {
                     self.fetched(position, Err(error.to_string()), way);
                 }
             }
+        }
+    }
+
+    fn note(&self, line: Option<String>) {
+        if let Some(line) = line {
+            // Who reads no notes keeps the oldest.
+            let _ = self.notes.try_send(line);
         }
     }
 

@@ -65,6 +65,8 @@ pub(crate) struct Remote {
     cache: Option<Arc<Kept>>,
     /// The most requests in flight, where the user bounds them.
     most_requests: Option<u32>,
+    /// How long it may be gone.
+    patience: Duration,
     /// For single reads: each thread takes one, and puts it back.
     fetchers: Mutex<Vec<Fetcher>>,
 }
@@ -225,6 +227,7 @@ impl Remote {
             listed: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             cache: None,
             most_requests: None,
+            patience: ATTEMPTS,
             fetchers: Mutex::default(),
         }
     }
@@ -233,6 +236,7 @@ impl Remote {
     /// for the user where it cannot be what was asked for. Blocks on the file system.
     pub(crate) fn with_cache(mut self, config: &RunConfig) -> (Self, Option<String>) {
         self.most_requests = config.read.fetch.requests;
+        self.patience = config.read.fetch.patience().max(ATTEMPTS);
         let (kept, note) = Kept::open(config, &self.objects.shown(""));
         let has_versions = self.identities.has_versions();
         let Some(kept) = kept.filter(|_| has_versions) else {
@@ -308,8 +312,8 @@ impl Remote {
     }
 
     /// Reads parts of objects all at once, so that they take a round trip together, with more attempts at those
-    /// that fail for the network's sake, until none has come for ten seconds and what a slow link takes for those
-    /// under way. In the order in which they were named.
+    /// that fail for the network's sake, until none has come for as long as the store may be gone and what a slow link
+    /// takes for those under way. In the order in which they were named.
     pub(crate) fn read_all(
         &self,
         parts: &[(String, Extent)],
@@ -334,7 +338,7 @@ impl Remote {
         }
         let late = |object: &str| {
             let place = self.shown(object);
-            Err(StorageError::TimedOut { place, after: ATTEMPTS })
+            Err(StorageError::TimedOut { place, after: self.patience })
         };
         let values = values.into_iter().zip(parts).map(|(value, (object, _))| {
             value.unwrap_or_else(|| late(object)).map_err(|error| unmade(&error))
@@ -358,7 +362,7 @@ impl Remote {
         let most_bytes = MOST_BYTES_AT_ONCE.min(all);
         let (mut again, mut pause, mut n_bytes) = (Vec::new(), FIRST_PAUSE, 0);
         let mut came = Instant::now();
-        while came.elapsed() < ATTEMPTS + on_slowest(n_bytes) && !stop.is_set() {
+        while came.elapsed() < self.patience + on_slowest(n_bytes) && !stop.is_set() {
             while fetcher.in_flight() < most
                 && let Some(nth) = waiting.pop_if(|nth| {
                     n_bytes == 0 || n_bytes + n_of(*nth) <= MOST_BYTES_AT_ONCE

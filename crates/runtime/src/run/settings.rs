@@ -54,7 +54,7 @@ pub fn settings(run: &RunConfig, how: &DriveConfig) -> Settings {
 }
 
 /// How samples are read and held. Bytes do not depend on it, and speed does.
-fn of_host(run: &RunConfig) -> [(&'static str, Value); 12] {
+fn of_host(run: &RunConfig) -> [(&'static str, Value); 13] {
     let (read, job) = (&run.read, run.job.as_ref());
     let reader = match read.kind {
         ReaderKind::Auto => "auto",
@@ -91,6 +91,7 @@ fn of_host(run: &RunConfig) -> [(&'static str, Value); 12] {
         ("cache_size", cache_size),
         ("fetch_requests", json!(read.fetch.requests)),
         ("fetch_reorder", json!(read.fetch.reorder_bytes)),
+        ("fetch_patience", json!(read.fetch.patience().as_secs())),
         ("require_devices", json!(run.require_devices)),
         ("job", json!(job.map(|job| &job.name))),
         ("priority", json!(job.map(|job| job.priority))),

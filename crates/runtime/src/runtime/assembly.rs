@@ -241,6 +241,7 @@ impl Runtime {
                 watch: self.fetches.clone(),
                 link: shared.link.clone(),
                 meter,
+                notes: shared.notes.clone(),
                 stop,
             };
             return spawn(&shared.stop, "reader", move || stage.run());

@@ -72,6 +72,7 @@ impl FetchQueue {
     pub fn heard(&mut self, request: RequestId, now: Ns) {
         let Some(sent) = self.sent.get(&request).copied() else { return };
         self.answered_at = Some(now);
+        let deadline_ns = self.deadline_ns();
         let slow_ns = self
             .recent
             .slow_ns()
@@ -80,7 +81,7 @@ impl FetchQueue {
         // An answer that has broken off again and again gets no further however long it is given.
         group.heard = group.heard.saturating_add(1);
         if group.broken_off <= MOST_BROKEN_OFF {
-            group.deadline = group.deadline.max(now.plus(self.config.deadline_ns));
+            group.deadline = group.deadline.max(now.plus(deadline_ns));
         }
         let later = now.plus(self.config.timeout_ns);
         let later = slow_ns.map_or(later, |slow_ns| {
@@ -115,7 +116,10 @@ impl FetchQueue {
             self.window.timed_out(sent.at, now);
         }
         let is_alive = self.answered_at.is_some_and(|at| at >= sent.at);
+        let deadline_ns = self.deadline_ns();
         let Some(group) = self.groups.get_mut(&sent.group) else { return };
+        // It may have begun before the store's first answer.
+        group.deadline = group.deadline.max(group.began.plus(deadline_ns));
         let heard = std::mem::take(&mut group.heard);
         group.broken_off += u32::from(failure == Failure::Reset && heard > 0);
         group.forget(request);
@@ -193,7 +197,10 @@ fn retry_at(
     }
     group.failures = group.failures.saturating_add(1);
     let position = group.members.first().copied().unwrap_or(0);
-    let wait_ns = retry::wait_ns(config, position, group.failures);
+    // A store that has been gone for a while is asked less often: many ranks wait for it.
+    let most_retry_ns = config.most_retry_ns.max(now.since(group.began) / 16);
+    let config = FetchConfig { most_retry_ns, ..*config };
+    let wait_ns = retry::wait_ns(&config, position, group.failures);
     let at = now.plus(least_ns.saturating_add(wait_ns));
     (at < group.deadline).then_some(at)
 }

@@ -33,8 +33,11 @@ pub struct FetchConfig {
     /// ([`heard`](super::FetchQueue::heard)).
     pub timeout_ns: u64,
     /// A position fails finally when so long has passed since it was first requested, or since a part of its
-    /// answer was last heard of.
+    /// answer was last heard of …
     pub deadline_ns: u64,
+    /// … but so long, if that is longer, once the store has answered any request: then it is there, and will most
+    /// likely be back.
+    pub patience_ns: u64,
     /// The same while the server answers that it is asked too much, or is slow but answers others.
     pub throttled_deadline_ns: u64,
     /// The first retry comes after this at most; the bound doubles with each failure …
@@ -82,6 +85,7 @@ impl Default for FetchConfig {
             hedge: Hedge::On,
             timeout_ns: 4_000 * MILLI,
             deadline_ns: 10_000 * MILLI,
+            patience_ns: 10_000 * MILLI,
             throttled_deadline_ns: 60_000 * MILLI,
             retry_ns: 50 * MILLI,
             most_retry_ns: 1_000 * MILLI,

@@ -3,6 +3,7 @@
 
 mod alone;
 mod committed;
+mod patience;
 mod slow;
 mod waits;
 

@@ -66,6 +66,7 @@ impl World {
             read_bytes: Arc::default(),
             watch: FetchWatch::default(),
             link: LinkWatch::default(),
+            notes: unbounded().0,
             meter: ThreadTimes::new(0).meter(Ends::Front),
             stop: Stop::default(),
         };
