@@ -26,7 +26,8 @@ Strategy = Literal[
 Output = Literal["u8", "f32", "f16", "bf16"]
 Layout = Literal["nchw", "nhwc"]
 OnBad = Literal["raise", "skip", "replace", "zero"]
-Reader = Literal["auto", "uring", "pread"]
+# "uring" is the earlier name of "io_uring".
+Reader = Literal["auto", "io_uring", "uring", "pread"]
 SideIndex = Literal["auto", "beside", "off"]
 PageCache = Literal["auto", "through", "past"]
 

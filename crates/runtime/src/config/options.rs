@@ -30,7 +30,7 @@
 //! | `audit` | percent of device batches of which the host makes rows again | 1 |
 //! | `memory` | MiB that batches may take on the host, a limit | an eighth of what is available |
 //! | `held_batches` | batches the consumer may hold at once | 1 |
-//! | `reader` | `auto`, `uring`, `pread` | `auto` |
+//! | `reader` | `auto`, `io_uring` (also `uring`), `pread` | `auto` |
 //! | `side_index` | `auto` (kept in the cache directory), `beside` (the data), `off`: nothing is kept, the prongs' rates neither; `cache_size` is apart | `auto` |
 //! | `page_cache` | `auto`, `through`, `past` | `auto` |
 //! | `cache_size` | most bytes of the block cache, a number or a text such as `50G`; `auto`: it grows for data on other machines only; `off` | `auto` |
@@ -199,7 +199,7 @@ const LASTS: [(&str, LastPolicy); 4] = [
 ];
 const READERS: [(&str, ReaderKind); 3] = [
     ("auto", ReaderKind::Auto),
-    ("uring", ReaderKind::Uring),
+    ("io_uring", ReaderKind::Uring),
     ("pread", ReaderKind::Pread),
 ];
 const SIDE_INDEXES: [(&str, SideIndexUse); 3] = [
@@ -266,7 +266,7 @@ fn workers(keys: &mut Keys, share: Share) -> Result<u32, String> {
 }
 
 fn read(keys: &mut Keys, defaults: ReadConfig) -> Result<ReadConfig, String> {
-    let kind = keys.choice("reader", &READERS)?;
+    let kind = reader(keys)?;
     let side_index = keys.choice("side_index", &SIDE_INDEXES)?;
     let page_cache = keys.choice("page_cache", &PAGE_CACHES)?;
     let cache_size = cache_size(keys.take("cache_size"))?;
@@ -279,6 +279,15 @@ fn read(keys: &mut Keys, defaults: ReadConfig) -> Result<ReadConfig, String> {
         fetch,
         ..defaults
     })
+}
+
+/// `uring` is what `io_uring` was called before the flag and the key had one set of words.
+fn reader(keys: &mut Keys) -> Result<Option<ReaderKind>, String> {
+    if keys.0.get("reader").is_some_and(|value| value == "uring") {
+        keys.take("reader");
+        return Ok(Some(ReaderKind::Uring));
+    }
+    keys.choice("reader", &READERS)
 }
 
 fn fetch(keys: &mut Keys) -> Result<FetchBounds, String> {
@@ -470,6 +479,14 @@ mod tests {
     }
 
     #[test]
+    fn io_uring_is_the_word_of_the_flag_and_uring_still_works() {
+        for word in ["io_uring", "uring"] {
+            let json = format!(r#"{{"data": "d", "recipe": "raw", "reader": "{word}"}}"#);
+            assert_eq!(options(&json).unwrap().read.kind, ReaderKind::Uring);
+        }
+    }
+
+    #[test]
     fn a_wrong_option_is_named_with_what_is_expected() {
         let table = [
             ("[]", "not a JSON object"),
@@ -526,6 +543,10 @@ mod tests {
             (r#""job": "a", "share": 101"#, "the job's share is 101; give 1 to 100"),
             (r#""share": 2"#, "a share or priority is of a job; give the job a name"),
             (r#""audit": 101"#, "`audit` is 101; it is a percentage"),
+            (
+                r#""reader": "mmap""#,
+                "it must be one of \"auto\", \"io_uring\", \"pread\"",
+            ),
             (r#""bacth_size": 3"#, "`bacth_size` is not an option of a loader"),
         ];
         for (key, part) in table {
