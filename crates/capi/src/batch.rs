@@ -282,8 +282,8 @@ pub extern "C" fn be_batch_sources(batch: Option<&be_batch>) -> *const i32 {
     door(|| Ok(given(batch, "batch")?.sources.as_ptr())).unwrap_or(null())
 }
 
-/// 1 for each row that holds a sample, 0 for a masked one (`last` is `pad`). Valid until the
-/// batch is released.
+/// 1 for each row that holds a sample, 0 for a masked one (`last` is "pad" or "even"). Valid until
+/// the batch is released.
 #[unsafe(no_mangle)]
 pub extern "C" fn be_batch_mask(batch: Option<&be_batch>) -> *const u8 {
     door(|| Ok(given(batch, "batch")?.mask.as_ptr())).unwrap_or(null())

@@ -29,20 +29,37 @@ pub struct be_loader {
 
 /// Opens the data, reserves memory, starts and connects devices. `options_json` is one object,
 /// such as `{"data": "/data/train", "recipe": "imagenet-train"}`; blocks on the file system
-/// and the network. A key means the same as the flag of `bothends run` with its name:
+/// and the network. An unknown key is an error. `data` and `recipe` are required; the others have their defaults in
+/// parentheses:
 ///
-/// `data` (path of the data set) and `recipe` (a built-in recipe's name, a file, or the recipe itself as an
-/// object) must be there; `batch_size` (64), `seed` (0), `shuffle` (true), `limit`, `repeat`, `workers`
-/// ("auto": one per core, divided by the ranks on this machine), `csds` (a list of devices),
-/// `require_devices` (false), `key_file`, `tls_ca`, `tls_cert`, `tls_key`, `insecure` (false), `job`,
-/// `priority` (0) and `share` (1) of the training job, `strategy` ("ordered"), `objective` ("throughput"),
-/// `output` ("u8", "f32", "f16" or "bf16"), `layout` ("nhwc" or "nchw"), `rank` (0), `world_size` (1),
-/// `last` ("drop", "pad", "wrap" or "even"), `on_bad` ("raise", "skip", "replace" or "zero"), `audit` (1),
-/// `memory` (MiB), `held_batches` (1), `reader`, `side_index`, `page_cache`, `cache_size` ("auto"), `cache`
-/// (a directory for records fetched from a remote store, and for shards that have to be decompressed, during
-/// which the first call blocks for as long as it takes to read and write all data), `fetch_requests`, `fetch_reorder`, `fetch_patience` (seconds), `fields` (a list of names of further fields of
-/// the samples, see `be_batch_field`), `device` ("cpu"; "cuda:0" delivers batches in that GPU's memory, see
-/// `be_batch_device`), `pin_memory` (false; true pins batches in host memory for the caller's copies).
+/// * `data`: path or URL of the data set, or an object with several to mix. `recipe`: a built-in recipe's name, a
+///   file, or the recipe itself as an object.
+/// * `batch_size` (64), `seed` (0), `limit` (all samples), `repeat` (1).
+/// * `shuffle` (true): false keeps the order of the data.
+/// * `fields` (none): a list of names of further fields of the samples, see `be_batch_field`.
+/// * `workers` (`"auto"`): a number of threads; `"auto"` is one per core, divided by the ranks on this machine.
+/// * `strategy` (`"ordered"`): or `"relaxed"`, `"mte"`, `"wrr"`, `"cpu"`, `"csd"`.
+/// * `objective` (`"throughput"`): or `"energy"`, `"host-cpu-cap=P"`.
+/// * `csds` (none): a list of devices, each as `--csd` of `bothends run` takes it. `require_devices` (false),
+///   `key_file`, `tls_ca`, `tls_cert`, `tls_key` (none) and `insecure` (false) are for reaching them.
+/// * `job` (none), `priority` (0), `share` (1): the training job, for agents that several jobs share.
+/// * `output` (`"u8"`): or `"f32"`, `"f16"`, `"bf16"`. `layout` (`"nhwc"`): or `"nchw"`.
+/// * `rank` (0) of `world_size` (1): they are not detected, so give both if several processes share an epoch.
+/// * `last` (`"drop"`): or `"pad"`, which is the default of `bothends run`, `"wrap"`, `"even"`.
+/// * `on_bad` (`"raise"`): or `"skip"`, `"replace"`, `"zero"`.
+/// * `audit` (1): the percentage of the devices' batches of which the host remakes rows and compares them.
+/// * `memory` (as much as is useful, up to an eighth of what is available): MiB that batches may take.
+/// * `held_batches` (1): batches that the caller may hold at once.
+/// * `reader` (`"auto"`): or `"io_uring"`, `"pread"`. `page_cache` (`"auto"`): or `"through"`, `"past"`.
+/// * `side_index` (`"auto"`): or `"beside"`, `"off"`.
+/// * `cache_size` (`"auto"`): or `"off"`, or bytes, also with a unit as in `"50G"`.
+/// * `cache` (none): a directory for records fetched from a remote store, and for shards that have to be
+///   decompressed, during which the first call blocks for as long as it takes to read and write all data.
+/// * `fetch_requests` (256), `fetch_reorder` (by memory): for remote data, the most requests in flight, and the most
+///   bytes requested and not yet with the workers, also as in `"256M"`.
+/// * `fetch_patience` (120): seconds for which a remote store that has answered before may be gone.
+/// * `device` (`"cpu"`): `"cuda:0"` delivers batches in that GPU's memory, see `be_batch_device`.
+/// * `pin_memory` (false): true pins batches in host memory for the caller's copies.
 ///
 /// # Safety
 /// `options_json` ends with a zero byte.
