@@ -1,9 +1,9 @@
 //! 3. A device next to the data makes batches from the back. The stream does not change.
 //!
-//!   cargo run --release -p bothends --example 03_second_prong -- [DATA [DEVICE]]
+//!   cargo run --release -p bothends --example 03_second_prong -- [DATA [DEVICE [KEY_FILE]]]
 //!
-//! DEVICE is as for `--csd`: `tcp://nas:7070` if `bothends-agent` runs there, or an emulated one
-//! (`sim:ideal` by default), which needs the program `firmware-sim`: `cargo build --release`.
+//! DEVICE is as for `--csd`: `tcp+noise://nas:7070` with a key file if `bothends-agent` runs there, or an
+//! emulated one (`sim:ideal` by default), which needs the program `firmware-sim`: `cargo build --release`.
 //!
 //! Next: `04_own_loop_many_consumers`.
 #![allow(clippy::print_stdout, reason = "an example shows what it finds")]
@@ -21,8 +21,9 @@ use serde_json::json;
 fn main() -> Result<(), Box<dyn Error>> {
     let images = images::Images::new()?;
     let device = env::args().nth(2).unwrap_or_else(|| "sim:ideal".to_owned());
-    let alone = epoch(images.path(), &[])?;
-    let both = epoch(images.path(), &[device])?;
+    let key_file = env::args().nth(3);
+    let alone = epoch(images.path(), &[], None)?;
+    let both = epoch(images.path(), &[device], key_file.as_deref())?;
     if alone != both {
         return Err("the device has changed the stream".into());
     }
@@ -31,10 +32,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Runs an epoch; the digest of all that came, in order.
-fn epoch(data: &Path, csds: &[String]) -> Result<u128, RuntimeError> {
+fn epoch(
+    data: &Path,
+    csds: &[String],
+    key_file: Option<&str>,
+) -> Result<u128, RuntimeError> {
     let config = json!({
         "data": data, "recipe": "imagenet-train", "batch_size": 4, "last": "pad",
-        "csds": csds,
+        "csds": csds, "key_file": key_file,
     });
     let mut loader = Loader::open(options(&config.to_string())?)?;
     let mut digest = StreamDigest::new();

@@ -32,8 +32,8 @@
 //!   turns them into a [`RunConfig`], which can also be written by hand.
 //! * **Recipes** say what is done to every sample: a built-in name, a file, or an object
 //!   ([`recipe`]).
-//! * **Devices** are named in `csds`: a program next to the data (`tcp://nas:7070`) or an
-//!   emulated one (`sim:newport`). Neither the loop nor its bytes change.
+//! * **Devices** are named in `csds`: a program next to the data (`tcp+noise://nas:7070`, with
+//!   `key_file`) or an emulated one (`sim:newport`). Neither the loop nor its bytes change.
 //! * **The position in an epoch** is a text of at most 1 kB: [`Loader::state`] after any batch,
 //!   [`Loader::load_state`] in another process, with any number of workers, devices and ranks.
 //! * **A GPU** receives the batches if [`Loader::begin_on`] names one ([`GpuTarget`]): the same bytes, in

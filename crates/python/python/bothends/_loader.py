@@ -153,8 +153,8 @@ class Loader:
         shuffle: whether every epoch has its own order, rather than that of the data.
         workers: host threads that preprocess; "auto" is one per core, divided by the ranks
             that torchrun, Slurm or MPI run on this machine.
-        csds: devices for the second prong, for example ["tcp://nas:7070"] or "sim:newport";
-            or devices that come and go, as a `bothends.Pool` or a `bothends.ray.Pool`.
+        csds: devices for the second prong, for example ["tcp+noise://nas:7070"] (with `key_file`) or
+            "sim:newport"; or devices that come and go, as a `bothends.Pool` or a `bothends.ray.Pool`.
         require_devices: whether a device that is missing at the start is an error. Otherwise a
             warning and `stats()` say why it is missing, and it is retried until it is there.
         key_file: key that devices and this host share, for `tcp+noise://`.
