@@ -136,12 +136,13 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
       with one warning. A sequential one is read completely by each rank, also with one warning.
 
     Args:
-        dataset: the data set; one that is not recognised is loaded as PyTorch's loader does.
+        dataset: the data set; one that is not recognised makes its samples itself, in worker processes
+            at PyTorch's speed. An iterable one runs in PyTorch's own loader.
         seed: replaces the seed that is drawn.
         ranks: "auto", as above; "shard" also shards a sequential epoch; "replicate" gives every
             rank all of it. A sampler that is passed takes precedence.
-        strict: raises an `OptionsError` if PyTorch's own loader would run, or a transform would
-            remain in Python.
+        strict: raises an `OptionsError` if the data set would make its samples itself, PyTorch's own
+            loader would run, or a transform would remain in Python.
         device: where batches are delivered, labels included: None or "cpu" for host memory;
             "cuda:N" or N for a GPU; "cuda" for PyTorch's current GPU or this rank's GPU on its
             machine. A transform or `collate_fn` in Python sees host memory, as in PyTorch.
@@ -855,7 +856,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
 
     @property
     def recipe(self) -> dict[str, Any] | None:
-        """The recipe made from the transforms; None if PyTorch's own loader runs."""
+        """The recipe made from the transforms; None if bothends does not read the data set."""
         if self.prepared is None:
             return None
         recipe = self.prepared.translation.recipe
