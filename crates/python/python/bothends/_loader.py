@@ -170,7 +170,7 @@ class Loader:
         output: "u8", "f32", "f16" or "bf16".
         layout: "nchw" or "nhwc".
         rank, world_size: this process and the number of processes; by default from
-            torch.distributed, torchrun, MPI or Slurm.
+            torch.distributed, JAX, Ray Train, torchrun, MPI or Slurm.
         last: what to do with samples that do not fill a step of all ranks: "drop" leaves them
             out; "pad" adds masked rows; "wrap" adds the first samples of the epoch; "even" gives
             every rank the same number, repeats at most one per rank, and masks the other rows.

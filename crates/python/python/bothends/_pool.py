@@ -9,8 +9,8 @@ from ._errors import OptionsError
 class Pool:
     """Devices that come and go while an epoch runs.
 
-        pool = bothends.Pool(file="/srv/agents")
-        loader = bothends.Loader("/data/train", csds=pool, key_file="shared.key")
+        pool = bothends.Pool(file="/srv/agents", via="tcp+noise")
+        loader = bothends.Loader("/data/train", "imagenet-train", csds=pool, key_file="shared.key")
 
     A source says which members there are: give exactly one of `members`, `file`, `dns` and
     `registry`. The loader attaches members that appear and drops those that vanish, even in the
@@ -24,7 +24,8 @@ class Pool:
             every two seconds.
         registry: agents to which members announce themselves (`bothends-agent --announce`), as `members`.
             They are asked every second.
-        via: how members without a scheme, and registries, are reached: "tcp", "tcp+noise" or "tls".
+        via: how members without a scheme, and registries, are reached: "tcp" (on this machine, unless
+            `insecure`), "tcp+noise" or "tls".
         max: members that this loader attaches at most (64 if not given).
     """
 
