@@ -201,10 +201,12 @@ pub(crate) struct HostArgs {
     /// It covers batches that are being made, are waiting or are with the consumer, their copies in the
     /// output format, and what mixing keeps; a run that needs more is refused. Decoding may take as much
     /// again in all workers together: images wait for each other, and one that needs more by itself is a
-    /// bad sample (with devices, one that needs more than 1 GiB). The reader's buffers, the list of samples
-    /// and the program come on top. The default is as much as is useful, up to an eighth of the memory
-    /// available to this process (at least 160, within a quarter). Memory that no batch has needed yet is
-    /// not allocated.
+    /// bad sample. The reader's buffers, the list of samples and the program come on top.
+    ///
+    /// The default is as much as is useful, up to an eighth of the memory available to this process (at
+    /// least 160, within a quarter), or up to a quarter if the slots of devices need it. Decoding may then
+    /// take another quarter. By default, and with devices, a bad sample is one that needs more than 1 GiB.
+    /// Memory that no batch has needed yet is not allocated.
     #[arg(long, value_name = "MIB", hide_short_help = true, value_parser = at_least_1())]
     pub(crate) memory: Option<u32>,
 }
