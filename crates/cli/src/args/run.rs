@@ -234,10 +234,10 @@ pub(crate) struct DeviceArgs {
     pub(crate) require_devices: bool,
     /// Recompute rows of P% of the device batches on the host, to catch a device that lies [default: 1%]
     ///
-    /// For every device on another machine, the first batch is recomputed as a whole in any case, as are
-    /// rows of the second batch and of at least two batches per epoch. 100% recomputes everything. A device
-    /// that returns wrong samples is no longer used; if other batches from it have already been delivered,
-    /// the run ends.
+    /// For every device that reads its own copy of the data (all but GPUs), the first batch is recomputed as
+    /// a whole in any case, as are rows of the second batch. Unless P is 0, rows of at least two batches of
+    /// each device are recomputed in every epoch. 100% recomputes everything. A device that returns wrong
+    /// samples is no longer used; if other batches from it have already been delivered, the run ends.
     #[arg(long, value_name = "P%", hide_short_help = true)]
     pub(crate) audit: Option<String>,
     /// Name of the training job, for agents shared by several jobs; all of its ranks give the same name
