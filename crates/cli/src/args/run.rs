@@ -192,8 +192,8 @@ pub(crate) struct HostArgs {
     /// Records in it are read from the local disk instead of being fetched again, by this run, by others at
     /// the same time, and by later ones. Each record has a checksum, and is used only as long as its object
     /// is unchanged. --cache-size sets the limit, by default 64 GiB; nothing is added to a full cache. For data
-    /// on this machine, it holds the block cache; shards that are compressed are decompressed into it, whatever
-    /// --cache-size is. The directory may be deleted whenever no run uses it.
+    /// on this machine, it holds the block cache. Shards that are compressed are decompressed into it, without a
+    /// limit (with --cache-size off, they are refused). The directory may be deleted whenever no run uses it.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) cache: Option<PathBuf>,
     /// Most memory that batches may take on the host, in MiB
@@ -217,6 +217,10 @@ pub(crate) struct DeviceArgs {
     /// A device (may repeat): sim:PRESET[,key=value...], tcp+noise://HOST:PORT,
     /// tls://HOST:PORT, unix:///PATH, spool:///DIRECTORY, nvme-tcp://HOST:PORT (a drive),
     /// cuda:N (a GPU), pool://HOST:PORT,...
+    ///
+    /// PRESET is a built-in one (newport, smartssd, ...) or a preset file. Its keys are rate (0.5x of the host's,
+    /// or images per second), cores, time (paced or functional), pin (a CPU), via (unix, tcp or spool) and
+    /// fault, which may repeat.
     ///
     /// tcp://HOST:PORT is for agents on this machine. nvme-tcp://HOST:PORT[/NQN] is a drive that runs
     /// programs, without an agent on it; nvme:///dev/ngXnY is such a drive in this machine. A pool's
