@@ -28,8 +28,9 @@
 //! # }
 //! ```
 //!
-//! * **Options** are one JSON object, the same in Python and C. [`options`] lists the keys and
-//!   turns them into a [`RunConfig`], which can also be written by hand.
+//! * **Options** are one JSON object, the same in C, with the names of Python's arguments and some
+//!   other defaults. [`options`] lists the keys and turns them into a [`RunConfig`], which can also
+//!   be written by hand.
 //! * **Recipes** say what is done to every sample: a built-in name, a file, or an object
 //!   ([`recipe`]).
 //! * **Devices** are named in `csds`: a program next to the data (`tcp+noise://nas:7070`, with
