@@ -1,9 +1,10 @@
 //! f32 to the two 16-bit float formats, rounded to nearest, ties to even; and back.
 //!
-//! Integer arithmetic only, so that no compiler flag and no processor mode changes a bit.
+//! Integer arithmetic, and of floats only what is exact or comes to the same where a thread treats
+//! subnormal numbers as zeros, as PyTorch can make it: no processor and no such mode changes a bit.
 //! (Of the `half` crate only these few functions would be needed.)
 
-/// IEEE 754 binary16 bits of `value`. Too large becomes infinity; NaN stays NaN.
+/// IEEE 754 binary16 bits of `value`. Too large becomes infinity; every NaN becomes the same.
 ///
 /// All three cases are computed and one is chosen: compilers make vectors of that.
 #[must_use]
@@ -18,14 +19,15 @@ pub fn f16_bits(value: f32) -> u16 {
     let odd = (magnitude >> 13) & 1;
     let rebiased = magnitude.wrapping_sub((127 - 15) << 23);
     let normal = rebiased.wrapping_add(0x0fff + odd) >> 13;
-    // Below, a count of 2^-24, which is what adding ½ rounds to.
+    // Below, a count of 2^-24, which is what adding ½ rounds to; 0 for an f32 that is subnormal.
     let small = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(HALF);
     let finite = if magnitude < 0x3880_0000 { small } else { normal };
     let f16 = if magnitude >= 0x477f_f000 { special } else { finite };
-    low_half((bits >> 16) & 0x8000 | f16)
+    let sign = if magnitude > 0x7f80_0000 { 0 } else { (bits >> 16) & 0x8000 };
+    low_half(sign | f16)
 }
 
-/// bfloat16 bits of `value`: the upper half of an f32. NaN stays NaN.
+/// bfloat16 bits of `value`: the upper half of an f32. Every NaN becomes the same.
 #[must_use]
 #[inline(always)]
 pub fn bf16_bits(value: f32) -> u16 {
@@ -33,30 +35,37 @@ pub fn bf16_bits(value: f32) -> u16 {
     let odd = (bits >> 16) & 1;
     // A carry out of the mantissa goes into the exponent, which is right.
     let rounded = bits.wrapping_add(0x7fff + odd) >> 16;
-    let nan = bits >> 16 | 0x0040;
-    low_half(if bits & 0x7fff_ffff > 0x7f80_0000 { nan } else { rounded })
+    low_half(if bits & 0x7fff_ffff > 0x7f80_0000 { 0x7fc0 } else { rounded })
 }
 
-/// The value of IEEE 754 binary16 bits; exact.
+/// The value of IEEE 754 binary16 bits; exact. Every NaN becomes the same.
 #[must_use]
 #[inline(always)]
 pub fn f16_value(bits: u16) -> f32 {
-    // 2^112: what rebiases the exponent, subnormal numbers included.
-    const REBIAS: f32 = f32::from_bits((127 + 112) << 23);
+    // 2^-24, of which a subnormal number is a count, and what rebiases the exponent (15 to 127).
+    const COUNT: u32 = 24 << 23;
+    const REBIAS: u32 = (127 - 15) << 23;
     let sign = (u32::from(bits) & 0x8000) << 16;
-    let magnitude = (u32::from(bits) & 0x7fff) << 13;
-    let finite = (f32::from_bits(magnitude) * REBIAS).to_bits();
-    let special = magnitude | 0x7f80_0000;
-    let value = if magnitude >= 0x7c00 << 13 { special } else { finite };
-    f32::from_bits(sign | value)
+    let magnitude = bits & 0x7fff;
+    // No f32 of a whole number is subnormal, and neither is the 2^24th part of one.
+    let small = f32::from(magnitude).to_bits().wrapping_sub(COUNT);
+    let small = if magnitude == 0 { 0 } else { small };
+    let normal = (u32::from(magnitude) << 13) + REBIAS;
+    let finite = if magnitude < 0x0400 { small } else { normal };
+    let infinite = if magnitude == 0x7c00 { 0x7f80_0000 | sign } else { NAN };
+    f32::from_bits(if magnitude >= 0x7c00 { infinite } else { sign | finite })
 }
 
-/// The value of bfloat16 bits; exact.
+/// The value of bfloat16 bits; exact. Every NaN becomes the same.
 #[must_use]
 #[inline(always)]
 pub fn bf16_value(bits: u16) -> f32 {
-    f32::from_bits(u32::from(bits) << 16)
+    let is_nan = bits & 0x7fff > 0x7f80;
+    f32::from_bits(if is_nan { NAN } else { u32::from(bits) << 16 })
 }
+
+/// The bits of the only NaN that there is here: which one an operation makes is the processor's choice.
+const NAN: u32 = 0x7fc0_0000;
 
 #[allow(clippy::cast_possible_truncation, reason = "the low half is what is asked for")]
 #[inline(always)]
@@ -174,6 +183,34 @@ mod tests {
             assert!(
                 f64::from(bf16) == exact_bf16 || bf16.is_nan() && exact_bf16.is_nan()
             );
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_thread_without_subnormal_numbers_converts_alike() {
+        let values = || (0..=u16::MAX).map(|bits| f16_value(bits).to_bits()).collect();
+        // As many f32 as there are f16, subnormal ones among them.
+        let f32s =
+            || (0..=u16::MAX).map(|upper| f32::from_bits(u32::from(upper) << 16 | 1));
+        let bits = || f32s().map(|value| [f16_bits(value), bf16_bits(value)]).collect();
+        let (there, theirs): (Vec<_>, Vec<_>) =
+            crate::kernels::x86::without_subnormals(|| (values(), bits()));
+        assert!(there == values(), "values");
+        assert!(theirs == bits(), "bits");
+    }
+
+    /// Which NaN comes of an operation is the processor's choice: of infinity times zero, x86 makes a
+    /// negative one and ARM a positive one.
+    #[test]
+    fn every_nan_becomes_the_same() {
+        for bits in [0x7f80_0001, 0x7fc0_0000, 0xff80_0001, 0xffc0_1234, 0xffff_ffff] {
+            let nan = f32::from_bits(bits);
+            assert_eq!([f16_bits(nan), bf16_bits(nan)], [0x7e00, 0x7fc0], "{bits:#x}");
+        }
+        for (f16, bf16) in [(0x7c01, 0x7f81), (0xfe00, 0xffc0), (0xffff, 0xffff)] {
+            let nans = [f16_value(f16), bf16_value(bf16)].map(f32::to_bits);
+            assert_eq!(nans, [0x7fc0_0000; 2], "{f16:#x}, {bf16:#x}");
         }
     }
 

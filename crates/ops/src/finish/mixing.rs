@@ -60,7 +60,11 @@ impl Work for Blend<'_> {
     #[inline(always)]
     fn run(self) {
         let Self { dtype, shares: [own_share, rest], own, other } = self;
-        let mixed = |own: f32, other: f32| other * rest + own * own_share;
+        let mixed = |own: f32, other: f32| {
+            let sum = other * rest + own * own_share;
+            // Processors make different ones, of infinity times zero for example.
+            if sum.is_nan() { f32::NAN } else { sum }
+        };
         match dtype {
             Dtype::U8 => each(own, other, |[own], [other]| {
                 [byte(mixed(f32::from(own), f32::from(other)))]

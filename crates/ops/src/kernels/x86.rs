@@ -110,3 +110,19 @@ pub(crate) mod avx512 {
         load_256 as load_half, load_512 as load, store_512 as store,
     };
 }
+
+/// What `work` comes to on a thread where subnormal numbers are taken and made as zeros, as on the
+/// threads of a process that called `torch.set_flush_denormal(True)`.
+#[cfg(test)]
+pub(crate) fn without_subnormals<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    // MXCSR as a process has it at first, and its bits DAZ and FTZ (Intel SDM 1 §10.2.3).
+    const MODE: u32 = 0x1f80 | 1 << 6 | 1 << 15;
+    let thread = || {
+        // SAFETY: the mode is the thread's own, which ends with the work.
+        unsafe {
+            std::arch::asm!("ldmxcsr [{mode}]", mode = in(reg) &MODE, options(nostack));
+        }
+        work()
+    };
+    std::thread::scope(|threads| threads.spawn(thread).join().expect("works"))
+}
