@@ -263,7 +263,9 @@ fn put_words(
     let fours = _mm512_or_si512(first, _mm512_unpackhi_epi64(pairs, pairs));
     let most = _mm512_set1_epi64(i64::from(MOST_BITS));
     let is_long = _mm512_cmpgt_epi64_mask(four_lens, most) & 0b0101_0101 != 0;
-
+    if is_long && _mm512_cmpgt_epi64_mask(pair_lens, most) != 0 {
+        return put_singly([words, lens], (bits, window));
+    }
     let (mut words, mut lens) = ([0_u64; 8], [0_u64; 8]);
     if is_long {
         store_512(&mut words, pairs);
@@ -279,4 +281,68 @@ fn put_words(
         bits = bits.put((words[lane], lens[lane] as u32), window);
     }
     bits
+}
+
+/// [`put_words`] where two of them are too long together: two of the longest codes before the largest
+/// numbers have 62 bits.
+#[cold]
+#[inline(never)]
+#[target_feature(enable = "avx512f")]
+fn put_singly(
+    [words, lens]: [__m512i; 2],
+    (mut bits, window): (Bits, &mut Window),
+) -> Bits {
+    let (mut each, mut each_len) = ([0_u32; 16], [0_u32; 16]);
+    store_512(&mut each, words);
+    store_512(&mut each_len, lens);
+    for (word, len) in each.into_iter().zip(each_len) {
+        bits = bits.put((word.into(), len), window);
+    }
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Writer;
+    use super::*;
+    use crate::jpeg::zigzag::place_of;
+
+    compiled!("avx512bw,avx512vbmi,avx512vbmi2,bmi1,bmi2,lzcnt,movbe,popcnt",
+    fn block_at_once(
+        _: Avx512,
+        writer: &mut Writer<'_>,
+        block: &Block,
+        codes: &PartCodes,
+    ) = Writer::block, 0, &|block, difference, codes, bits, window| {
+        put_at_once(block, difference, codes, bits, window)
+    });
+
+    /// Numbers of 13 to 15 bits behind codes of 16: two take up to 62 bits.
+    #[test]
+    fn pairs_that_no_put_can_take_are_put_singly() {
+        let Some(proof) = Avx512::new() else { return };
+        let mut codes = PartCodes::NONE;
+        codes.ac.0 = [0x5a5a << 8 | 16; 256];
+        codes.pairs.set(&codes.ac);
+        codes.short.set(&codes.ac);
+        for (n_before, sizes) in (0..16).flat_map(|n| {
+            [[13, 13], [13, 14], [14, 14], [14, 15], [15, 15]].map(|sizes| (n, sizes))
+        }) {
+            // One coefficient of one bit moves all that follow by as many bits as DC has.
+            codes.dc.0 = [1 << 8 | (n_before + 1); 256];
+            let mut block = [0_i16; 64];
+            for k in 1..64 {
+                let number = (1 << (sizes[k % 2] - 1)) | 0x0b5;
+                block[place_of(k)] = if k % 3 == 0 { -number } else { number };
+            }
+            let [mut one_by_one, mut at_once] = [Vec::new(), Vec::new()];
+            let mut writer = Writer::new(&mut one_by_one, 1);
+            writer.block(&block, &codes, 0, &put_block);
+            writer.end_segment();
+            let mut writer = Writer::new(&mut at_once, 1);
+            block_at_once(proof, &mut writer, &block, &codes);
+            writer.end_segment();
+            assert_eq!(at_once, one_by_one, "{n_before} bits before, sizes {sizes:?}");
+        }
+    }
 }
