@@ -1,4 +1,5 @@
-//! After warm-up nothing is allocated per sample, whatever the recipe.
+//! After warm-up nothing is allocated per sample, whatever the recipe; and a hostile file takes no more
+//! than a small multiple of its bytes and of its pixels'.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -6,7 +7,9 @@ use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::{BatchKey, Recipe, RecordShape, Size};
 use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_core::tensor::{Dtype, Layout, Output};
-use bothends_ops::{Finish, Pipeline, Scratch};
+use bothends_ops::decode::decode;
+use bothends_ops::image::Image;
+use bothends_ops::{Finish, OpsError, Pipeline, Scratch};
 
 /// Photograph-like images of a few sizes.
 fn images() -> Vec<Vec<u8>> {
@@ -77,4 +80,71 @@ fn no_recipe_allocates_per_sample() {
         let counted = allocation_counter::measure(|| line.epoch(&images, 1));
         assert_eq!(counted.count_total, 0, "{name}: {counted:?}");
     }
+}
+
+const MIB: u64 = 1 << 20;
+
+/// What a file is decoded to, and what that took.
+fn decoded(file: &[u8]) -> (Result<Image, OpsError>, allocation_counter::AllocationInfo) {
+    let mut result = None;
+    let counted = allocation_counter::measure(|| {
+        let mut image = Image::default();
+        let done = decode(Record::new(file, Encoding::Image), &mut image);
+        result = Some(done.map(|()| image));
+    });
+    (result.unwrap(), counted)
+}
+
+/// The segments of a grey JPEG of 8 x 8 pixels, up to its entropy-coded data: of DC and AC there is one
+/// code of a bit, for zero and for the end of a block.
+fn jpeg_head(frame: u8, restart_interval: Option<u8>) -> Vec<u8> {
+    let mut file = b"\xff\xd8\xff\xdb\0\x43\0".to_vec();
+    file.extend([1; 64]);
+    file.extend([0xff, frame, 0, 11, 8, 0, 8, 0, 8, 1, 1, 0x11, 0]);
+    for class in [0x00, 0x10] {
+        file.extend([0xff, 0xc4, 0, 20, class, 1]);
+        file.extend([0; 16]);
+    }
+    if let Some(interval) = restart_interval {
+        file.extend([0xff, 0xdd, 0, 4, 0, interval]);
+    }
+    file
+}
+
+/// Places of these took 32 bytes each.
+#[test]
+fn restart_markers_that_no_block_needs_take_no_memory() {
+    const SCAN: [u8; 10] = [0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0];
+    const DC_SCAN: [u8; 10] = [0xff, 0xda, 0, 8, 1, 1, 0, 0, 0, 0];
+    const AC_SCAN: [u8; 10] = [0xff, 0xda, 0, 8, 1, 1, 0, 1, 63, 0];
+    let flood: Vec<u8> = (0..1 << 20).flat_map(|i| [0xff, 0xd0 | i as u8 & 7]).collect();
+    for interval in [None, Some(1)] {
+        let mut baseline = jpeg_head(0xc0, interval);
+        baseline.extend(SCAN);
+        baseline.extend([0x3f]);
+        let mut progressive = jpeg_head(0xc2, interval);
+        progressive.extend(DC_SCAN);
+        progressive.extend([0x7f]);
+        progressive.extend(AC_SCAN);
+        progressive.extend([0x7f]);
+        for mut file in [baseline, progressive] {
+            file.extend_from_slice(&flood);
+            file.extend([0xff, 0xd9]);
+            let (image, counted) = decoded(&file);
+            assert_eq!(image.unwrap().pixels(), [128; 8 * 8 * 3], "{interval:?}");
+            assert!(counted.bytes_max < MIB, "{interval:?}: {counted:?}");
+        }
+    }
+}
+
+/// The bytes left out of such data took 16 bytes each.
+#[test]
+fn stuffed_bytes_take_no_memory_of_their_own() {
+    let mut file = jpeg_head(0xc0, None);
+    file.extend([0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0, 0x3f]);
+    file.extend([0xff, 0].repeat(1 << 20));
+    file.extend([0xff, 0xd9]);
+    let (image, counted) = decoded(&file);
+    assert_eq!(image.unwrap().pixels(), [128; 8 * 8 * 3]);
+    assert!(counted.bytes_max < 2 * file.len() as u64 + MIB, "{counted:?}");
 }

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use super::block::BlockRow;
 use super::coefficients::Coefficients;
-use super::entropy::bits::ScanData;
+use super::entropy::bits::{ScanData, n_restarts, places};
 use super::entropy::entry_points::{Builder, EntryPoints};
 use super::entropy::lookup::Lookup;
 use super::entropy::note::{NewNote, NoteComponent};
@@ -263,7 +263,7 @@ impl Decoder {
             data_at: origin,
             data: file.bytes.get(origin..).unwrap_or_default(),
         };
-        let mut place = self.data.places();
+        let mut place = places(file.bytes, origin);
         self.points.finish(&note, |byte| place(byte) - origin);
     }
 
@@ -275,14 +275,16 @@ impl Decoder {
         kind: &ScanKind,
     ) -> Result<u32, SampleFault> {
         let restart_interval = file.segments.tables.restart_interval;
-        let behind = self.data.set(file.bytes, file.scan.data)?;
+        let [across, down] = file.frame.n_mcus();
+        let n_mcus = across * down;
+        let due = n_restarts(n_mcus, restart_interval);
+        let behind = self.data.set(file.bytes, file.scan.data, due)?;
         file.segments.at = behind;
         if let Next::Scan(_) = file.segments.next()? {
             return Err(damaged("a scan after the one that held all components"));
         }
-        let [across, down] = file.frame.n_mcus();
         // A block takes two bits or more: no memory for blocks that cannot be there.
-        if across * down * kind.n_blocks > self.data.len() * 4 {
+        if n_mcus * kind.n_blocks > self.data.len() * 4 {
             return Err(damaged("there are too few bytes for its size"));
         }
         Ok(restart_interval)

@@ -1,9 +1,10 @@
 //! Entropy-coded data without its stuffing, so that bits can be read eight bytes at a time.
 //!
 //! A file writes the byte FF as FF 00, and may put restart markers between (T.81 §B.1.1.5,
-//! §F.1.2.3). [`ScanData`] drops both once, remembers where, and ends in zeros that a reader
-//! may run into: whoever reads bits compares its position with the end once per MCU, not
-//! once per symbol. Read `lookup.rs` next.
+//! §F.1.2.3). [`ScanData`] drops both once, remembers where restarts were, and ends in zeros
+//! that a reader may run into: whoever reads bits compares its position with the end once per
+//! MCU, not once per symbol. Where the others were, the file says again ([`places`]): a note
+//! of each would take eight times as many bytes. Read `lookup.rs` next.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "a place in memory fits a usize, a place in a byte 3 bits"
@@ -25,16 +26,7 @@ pub(crate) struct ScanData {
     bytes: Vec<u8>,
     /// Length of the data without the padding.
     len: usize,
-    /// Where bytes of the file were left out: from `ours` on, a byte lies at `theirs` and
-    /// further in the file.
-    gaps: Vec<Gap>,
     restarts: Vec<Restart>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Gap {
-    ours: usize,
-    theirs: usize,
 }
 
 /// A restart marker that was dropped.
@@ -48,10 +40,15 @@ pub(crate) struct Restart {
 
 impl ScanData {
     /// Takes the entropy-coded data that begin at `from` in `file`, up to the first marker
-    /// that is no restart. Returns the offset of that marker.
-    pub(crate) fn set(&mut self, file: &[u8], from: usize) -> Result<usize, SampleFault> {
+    /// that is no restart. Returns the offset of that marker. Of more restarts than `due` the
+    /// first one alone is remembered: it is the one that a reader meets where none belongs.
+    pub(crate) fn set(
+        &mut self,
+        file: &[u8],
+        from: usize,
+        due: usize,
+    ) -> Result<usize, SampleFault> {
         self.clear();
-        self.gaps.push(Gap { ours: 0, theirs: from });
         let mut at = from;
         loop {
             let rest = file.get(at..).unwrap_or_default();
@@ -67,8 +64,10 @@ impl ScanData {
                 Some(0) if n_ff == 1 => self.bytes.push(0xff),
                 Some(0) => return Err(damaged("stray bytes in its entropy-coded data")),
                 Some(&marker @ 0xd0..=0xd7) => {
-                    self.restarts
-                        .push(Restart { at: self.bytes.len(), number: marker & 7 });
+                    if self.restarts.len() <= due {
+                        self.restarts
+                            .push(Restart { at: self.bytes.len(), number: marker & 7 });
+                    }
                 }
                 Some(_) => break,
                 None => {
@@ -78,7 +77,6 @@ impl ScanData {
                 }
             }
             at += n_ff + 1;
-            self.gaps.push(Gap { ours: self.bytes.len(), theirs: at });
         }
         self.seal();
         Ok(at)
@@ -111,7 +109,6 @@ impl ScanData {
 
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
-        self.gaps.clear();
         self.restarts.clear();
         self.len = 0;
     }
@@ -124,7 +121,8 @@ impl ScanData {
 
     /// Gives the memory back if it is more than `keep_bytes`.
     pub(crate) fn release_above(&mut self, keep_bytes: usize) {
-        if self.bytes.capacity() > keep_bytes {
+        let restart_bytes = self.restarts.capacity() * size_of::<Restart>();
+        if self.bytes.capacity().max(restart_bytes) > keep_bytes {
             *self = Self::default();
         }
     }
@@ -142,16 +140,45 @@ impl ScanData {
     pub(crate) fn restarts(&self) -> &[Restart] {
         &self.restarts
     }
+}
 
-    /// Where bytes lie in the file. The places asked for must not go back.
-    pub(crate) fn places(&self) -> impl FnMut(usize) -> usize {
-        let mut gaps = self.gaps.iter().copied().peekable();
-        let mut current = Gap { ours: 0, theirs: 0 };
-        move |ours| {
-            while let Some(gap) = gaps.next_if(|gap| gap.ours <= ours) {
-                current = gap;
-            }
-            current.theirs + (ours - current.ours)
+/// Restart markers that are due among so many MCUs, of which `interval` stand between two; 0: none.
+pub(crate) fn n_restarts(n_mcus: usize, interval: u32) -> usize {
+    n_mcus.saturating_sub(1).checked_div(interval as usize).unwrap_or(0)
+}
+
+/// Where in `file` the bytes of the data lie that begin at `from` and that [`ScanData::set`] has taken.
+/// The places asked for must not go back.
+pub(crate) fn places(file: &[u8], from: usize) -> impl FnMut(usize) -> usize {
+    let mut current = Run { ours: 0, theirs: from };
+    let mut next = current.next(file);
+    move |ours| {
+        while let Some(run) = next.filter(|run| run.ours <= ours) {
+            (current, next) = (run, run.next(file));
+        }
+        current.theirs + (ours - current.ours)
+    }
+}
+
+/// A run of bytes of which none is left out: where it begins in the data, and where in the file.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    ours: usize,
+    theirs: usize,
+}
+
+impl Run {
+    /// The run behind this one; none behind the last.
+    fn next(self, file: &[u8]) -> Option<Self> {
+        let Self { ours, theirs } = self;
+        let rest = file.get(theirs..)?;
+        let len = memchr::memchr(0xff, rest)?;
+        let n_ff = rest[len..].iter().take_while(|&&byte| byte == 0xff).count();
+        let theirs = theirs + len + n_ff + 1;
+        match rest.get(len + n_ff)? {
+            0 => Some(Self { ours: ours + len + 1, theirs }),
+            0xd0..=0xd7 => Some(Self { ours: ours + len, theirs }),
+            _ => None,
         }
     }
 }
@@ -210,25 +237,44 @@ mod tests {
     fn stuffing_and_restarts_are_dropped_and_found_again() {
         let file = [9, 1, 0xff, 0, 2, 0xff, 0xd3, 3, 0xff, 0, 4, 0xff, 0xff, 0xd9];
         let mut data = ScanData::default();
-        assert_eq!(data.set(&file, 1).unwrap(), 11);
+        assert_eq!(data.set(&file, 1, 1).unwrap(), 11);
         assert_eq!(data.padded()[..data.len()], [1, 0xff, 2, 3, 0xff, 4]);
         assert!(data.padded()[data.len()..].iter().all(|&byte| byte == 0));
         assert_eq!(data.restarts(), [Restart { at: 3, number: 3 }]);
-        let mut place = data.places();
+        let mut place = places(&file, 1);
         let places: Vec<usize> = (0..6).map(&mut place).collect();
         assert_eq!(places, [1, 2, 4, 7, 8, 10]);
+    }
+
+    #[test]
+    fn of_restarts_that_are_not_due_the_first_is_remembered() {
+        let mut file = vec![1, 0xff, 0xd3, 2];
+        file.extend([0xff, 0xd4].repeat(1 << 16));
+        file.extend([3, 0xff, 0, 0xff, 0xd9]);
+        let mut data = ScanData::default();
+        data.set(&file, 0, 1).unwrap();
+        let first_and_next = [Restart { at: 1, number: 3 }, Restart { at: 2, number: 4 }];
+        assert_eq!(data.restarts(), first_and_next);
+        let mut place = places(&file, 0);
+        let places: Vec<usize> = (0..4).map(&mut place).collect();
+        assert_eq!(places, [0, 3, file.len() - 5, file.len() - 4]);
+        data.set(&file, 0, 1 << 16).unwrap();
+        data.release_above(1 << 18);
+        assert!(data.padded().is_empty(), "restarts took more");
     }
 
     /// What libjpeg makes of them depends on how far it reads ahead.
     #[test]
     fn several_ff_before_a_zero_are_damaged() {
-        assert!(ScanData::default().set(&[1, 0xff, 0xff, 0, 2, 0xff, 0xd9], 0).is_err());
+        assert!(
+            ScanData::default().set(&[1, 0xff, 0xff, 0, 2, 0xff, 0xd9], 0, 0).is_err()
+        );
     }
 
     #[test]
     fn data_without_an_end_are_damaged() {
         for file in [&[1, 2, 3][..], &[1, 0xff], &[1, 0xff, 0xff], &[]] {
-            assert!(ScanData::default().set(file, 0).is_err(), "{file:?}");
+            assert!(ScanData::default().set(file, 0, 0).is_err(), "{file:?}");
         }
     }
 

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use super::bits::{Bits, Restart, ScanData};
+use super::bits::{Bits, Restart, ScanData, n_restarts};
 use super::lookup::Lookup;
 use crate::error::SampleFault;
 use crate::jpeg::block::Block;
@@ -138,8 +138,11 @@ impl Scans {
             }
         }
         let mut data = std::mem::take(&mut self.data);
-        let behind = data.set(file.bytes, file.scan.data);
         let interval = tables.restart_interval;
+        let n_mcus =
+            mcus(frame, &file.scan).map_or(0, |(_, [across, down])| across * down);
+        let due = n_restarts(n_mcus, interval);
+        let behind = data.set(file.bytes, file.scan.data, due);
         let read = behind.and_then(|behind| {
             self.read(frame, (&file.scan, pass), interval, &data).map_err(unreadable)?;
             Ok(behind)

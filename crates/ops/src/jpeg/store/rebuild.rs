@@ -18,7 +18,7 @@ use crate::error::SampleFault;
 use crate::jpeg::block::Block;
 use crate::jpeg::coefficients::{self, Coefficients};
 use crate::jpeg::decoder::{Decoder, Part, ScanKind};
-use crate::jpeg::entropy::bits::ScanData;
+use crate::jpeg::entropy::bits::{ScanData, places};
 use crate::jpeg::entropy::sequential::{EntryPoint, Scan};
 use crate::jpeg::entropy::whole::{DecodedRow, TakeRows, Whole};
 use crate::jpeg::file::Opened;
@@ -138,8 +138,8 @@ struct DataEnd {
 }
 
 impl DataEnd {
-    /// Of data whose last MCU ends before bit `position`.
-    fn new(data: &ScanData, position: u64) -> Self {
+    /// Of data, those from `from` on in `file`, whose last MCU ends before bit `position`.
+    fn new(data: &ScanData, (file, from): (&[u8], usize), position: u64) -> Self {
         // At least one block has been read, and not beyond the end.
         let last = (position - 1) / 8;
         let n_spare = 8 * (last + 1) - position;
@@ -148,7 +148,7 @@ impl DataEnd {
         let fill = if n_spare == 0 { 1 } else { byte >> (n_spare - 1) & 1 };
         // A restart marker may follow, which belongs to what is behind.
         let n_bytes = if byte == 0xff { 2 } else { 1 };
-        Self { at: data.places()(last) + n_bytes, fill }
+        Self { at: places(file, from)(last) + n_bytes, fill }
     }
 }
 
@@ -174,7 +174,8 @@ fn undo(
     };
     let mut rows = AllRows { frame: &file.frame, kind: &kind, take };
     let end = whole.read(&mut decoder.lanes, &mut rows)?;
-    Ok(DataEnd::new(&decoder.data, end.position))
+    let place = (file.bytes, file.scan.data);
+    Ok(DataEnd::new(&decoder.data, place, end.position))
 }
 
 /// Hands on every row of a scan.
