@@ -62,6 +62,14 @@ impl Default for BlocksLeft {
     }
 }
 
+impl BlocksLeft {
+    /// Takes those that a scan visits, if there are as many.
+    pub(crate) fn take(&mut self, n: usize) -> Option<()> {
+        self.0 = self.0.checked_sub(n)?;
+        Some(())
+    }
+}
+
 #[cfg(test)]
 impl BlocksLeft {
     pub(crate) fn new(n: usize) -> Self {
@@ -256,8 +264,8 @@ impl Run<'_, '_> {
         };
         let n_blocks = across * down * layout.n_blocks() * parts;
         let fewest = if headers.n_scans > 1 { FEWEST_BLOCKS } else { 0 };
-        let left = self.left.0.checked_sub(n_blocks.max(fewest));
-        self.left.0 = left.ok_or_else(|| fault("it has too many scans for its size"))?;
+        let left = self.left.take(n_blocks.max(fewest));
+        left.ok_or_else(|| fault("it has too many scans for its size"))?;
         for y in 0..down {
             let mcu_row = y / layout.rows_per_row;
             if known.has_one_scan {

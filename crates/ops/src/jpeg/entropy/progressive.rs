@@ -23,7 +23,7 @@ use crate::jpeg::file::frame::{BLOCK, Component, Frame, MAX_MCU_BLOCKS, Process}
 use crate::jpeg::file::header::{self, Next, Tables};
 use crate::jpeg::transform::idct::Steps;
 use crate::jpeg::zigzag::place_of;
-use crate::jpeg::{Broken, damaged, unreadable, unsupported};
+use crate::jpeg::{BlocksLeft, Broken, damaged, unreadable, unsupported};
 
 /// Most scans of a file. Real files have about ten; a hostile one may hold thousands of empty
 /// scans, each of which costs a pass over all coefficients.
@@ -86,6 +86,7 @@ impl Scans {
         self.missing.clear();
         self.missing.resize(4, [None; 64]);
         let mut steps = [None; 4];
+        let mut left = BlocksLeft::default();
         for _ in 0..MAX_SCANS {
             // A component's table is the one defined when its first scan begins.
             for selected in file.scan.components() {
@@ -95,6 +96,8 @@ impl Scans {
                     *slot = Some(Steps::new(&file.segments.tables.steps(table)?));
                 }
             }
+            let [_, n_blocks] = n_visits(&frame, &file.scan);
+            left.take(n_blocks).ok_or_else(too_many_scans)?;
             let behind = self.scan(&frame, file)?;
             file.segments.at = behind;
             match file.segments.next()? {
@@ -139,8 +142,7 @@ impl Scans {
         }
         let mut data = std::mem::take(&mut self.data);
         let interval = tables.restart_interval;
-        let n_mcus =
-            mcus(frame, &file.scan).map_or(0, |(_, [across, down])| across * down);
+        let [n_mcus, _] = n_visits(frame, &file.scan);
         let due = n_restarts(n_mcus, interval);
         let behind = data.set(file.bytes, file.scan.data, due);
         let read = behind.and_then(|behind| {
@@ -228,6 +230,12 @@ impl Scans {
     }
 }
 
+/// Of a file whose scans take as long as a slow path would take with them: no other is to begin again.
+fn too_many_scans() -> SampleFault {
+    let why = "it has too many scans for its size".to_owned();
+    SampleFault::Damaged { format: "progressive JPEG", why }
+}
+
 /// How a scan's MCUs are made up, and how many there are, across and down; `None` when an
 /// MCU would have too many blocks.
 fn mcus(frame: &Frame, scan: &header::Scan) -> Option<([Part; 4], [usize; 2])> {
@@ -245,6 +253,14 @@ fn mcus(frame: &Frame, scan: &header::Scan) -> Option<([Part; 4], [usize; 2])> {
         n_blocks += h * v;
     }
     (n_blocks <= MAX_MCU_BLOCKS).then(|| (parts, frame.n_mcus()))
+}
+
+/// MCUs and blocks that a scan visits.
+fn n_visits(frame: &Frame, scan: &header::Scan) -> [usize; 2] {
+    let Some((parts, [across, down])) = mcus(frame, scan) else { return [0; 2] };
+    let parts = &parts[..scan.components().len()];
+    let per_mcu: usize = parts.iter().map(|part| part.h * part.v).sum();
+    [across * down, across * down * per_mcu]
 }
 
 /// The entropy-coded data of one scan.
@@ -474,4 +490,54 @@ impl<'a> Reader<'a> {
 /// Coefficient number `k` in the order of sending, if it lies before `end`.
 fn place(block: &mut Block, k: usize, end: usize) -> Result<&mut i16, Broken> {
     if k < end { Ok(&mut block[place_of(k)]) } else { Err(Broken) }
+}
+
+#[cfg(test)]
+mod tests {
+    use bothends_core::sample::{Encoding, Record};
+
+    use crate::decode::decode;
+    use crate::image::Image;
+
+    /// Blocks of an image of 4224 x 4224 pixels.
+    const BLOCKS: usize = 528 * 528;
+
+    /// A grey image whose AC comes that many times, always as zeros.
+    fn with_ac_scans(n: usize) -> Vec<u8> {
+        let mut file = b"\xff\xd8\xff\xdb\0\x43\0".to_vec();
+        file.extend([1; 64]);
+        file.extend([0xff, 0xc2, 0, 11, 8, 0x10, 0x80, 0x10, 0x80, 1, 1, 0x11, 0]);
+        // One code of a bit: of DC for zero, of AC for the end of 2^14 blocks and more.
+        for [class, symbol] in [[0x00, 0], [0x10, 0xe0]] {
+            file.extend([0xff, 0xc4, 0, 20, class, 1]);
+            file.extend([0; 15]);
+            file.push(symbol);
+        }
+        file.extend([0xff, 0xda, 0, 8, 1, 1, 0, 0, 0, 0]);
+        file.extend([0; BLOCKS / 8]);
+        for _ in 0..n {
+            // A bit for the code and 14 for how many more blocks: none.
+            file.extend([0xff, 0xda, 0, 8, 1, 1, 0, 1, 63, 0]);
+            file.extend([0; 2 * BLOCKS / (1 << 14)]);
+        }
+        file.extend([0xff, 0xd9]);
+        file
+    }
+
+    fn decoded(file: &[u8]) -> Result<Image, String> {
+        let mut image = Image::default();
+        let done = decode(Record::new(file, Encoding::Image), &mut image);
+        done.map(|()| image).map_err(|fault| fault.to_string())
+    }
+
+    /// A few bytes say that nothing comes for all blocks, which took a visit to each.
+    #[test]
+    fn scans_of_empty_blocks_do_not_work_without_end() {
+        let image = decoded(&with_ac_scans(40)).unwrap();
+        assert!(image.pixels().iter().all(|value| *value == 128));
+        // 2^27 blocks and one scan more, which no slow path begins again.
+        let fault = decoded(&with_ac_scans((1 << 27) / BLOCKS)).map(drop).unwrap_err();
+        assert!(fault.contains("progressive JPEG image is damaged"), "{fault}");
+        assert!(fault.contains("too many scans for its size"), "{fault}");
+    }
 }
