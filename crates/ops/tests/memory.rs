@@ -148,3 +148,86 @@ fn stuffed_bytes_take_no_memory_of_their_own() {
     assert_eq!(image.unwrap().pixels(), [128; 8 * 8 * 3]);
     assert!(counted.bytes_max < 2 * file.len() as u64 + MIB, "{counted:?}");
 }
+
+/// A little-endian TIFF of grey: its tags, each of a type and with values, and then more bytes.
+fn tiff(tags: &[(u16, u16, Vec<u8>)], behind: &[u8]) -> Vec<u8> {
+    let len_of = |kind: u16| match kind {
+        3 => 2,
+        4 => 4,
+        _ => 1,
+    };
+    let mut file = b"II\x2a\0\x08\0\0\0".to_vec();
+    file.extend(u16::try_from(tags.len()).unwrap().to_le_bytes());
+    let mut at = 8 + 2 + 12 * tags.len() + 4;
+    let mut values = Vec::new();
+    for (tag, kind, value) in tags {
+        file.extend(tag.to_le_bytes());
+        file.extend(kind.to_le_bytes());
+        file.extend(u32::try_from(value.len() / len_of(*kind)).unwrap().to_le_bytes());
+        if value.len() <= 4 {
+            file.extend([value.as_slice(), &[0; 4][value.len()..]].concat());
+        } else {
+            file.extend(u32::try_from(at).unwrap().to_le_bytes());
+            values.extend_from_slice(value);
+            at += value.len();
+        }
+    }
+    file.extend([0; 4]);
+    file.extend(values);
+    file.extend_from_slice(behind);
+    file
+}
+
+/// Offsets of one byte took a hundred: 8 as numbers, 48 with what they are the place of, the rest when
+/// they were collected and sorted.
+#[test]
+fn a_million_strips_take_a_few_bytes_each() {
+    let short = |value: u16| value.to_le_bytes().to_vec();
+    let grey = |height, rows, offsets| {
+        [
+            (256, 3, short(1)),
+            (257, 3, short(height)),
+            (258, 3, short(8)),
+            (259, 3, short(1)),
+            (262, 3, short(1)),
+            (273, 1, offsets),
+            (278, 3, short(rows)),
+        ]
+    };
+    // Strips are read in the order of their places, those at one place in the order of the list.
+    let n = 1 << 20;
+    let by_turns = |i: usize| if i % 4 == 0 { 3 } else { [8, 7, 6][i % 3] };
+    let mut offsets: Vec<u8> = (0..n).map(by_turns).collect();
+    offsets[5] = 11;
+    let file = tiff(&grey(2, 1, offsets), &[]);
+    let (image, counted) = decoded(&file);
+    // The last to be read of the upper row is at byte 8, the only one at byte 11 is of the lower.
+    assert_eq!(image.unwrap().pixels(), [[file[8]; 3], [file[11]; 3]].concat());
+    assert!(counted.bytes_max < 9 * file.len() as u64, "{counted:?}");
+    // Those of a large strip are too much work, and that is found out without a list of them.
+    let file = tiff(&grey(20_000, 19_999, vec![8; n]), &[0; 20_000]);
+    let (image, counted) = decoded(&file);
+    let fault = image.unwrap_err().to_string();
+    assert!(counted.bytes_max < MIB, "{fault}: {counted:?}");
+}
+
+/// Samples' depths, one for each of a million samples that no pixel has.
+#[test]
+fn tags_take_no_memory_for_what_nobody_reads() {
+    let short = |value: u16| value.to_le_bytes().to_vec();
+    let n = 1 << 20;
+    let tags = [
+        (256, 3, short(1)),
+        (257, 3, short(1)),
+        (258, 1, vec![8; n]),
+        (259, 3, short(1)),
+        (262, 3, short(1)),
+        (273, 1, vec![8]),
+        (278, 3, short(1)),
+        (339, 1, vec![1; n]),
+    ];
+    let file = tiff(&tags, &[]);
+    let (image, counted) = decoded(&file);
+    assert_eq!(image.unwrap().pixels(), [file[8]; 3]);
+    assert!(counted.bytes_max < MIB, "{counted:?}");
+}

@@ -16,7 +16,7 @@ mod ycbcr;
 use bothends_core::recipe::Size;
 
 use self::codecs::Codec;
-use self::directory::{Directory, SHORT, WRONG, damaged, tag, unsupported};
+use self::directory::{Directory, Numbers, SHORT, WRONG, damaged, tag, unsupported};
 use self::jpeg::Expected;
 use self::kinds::{Bits, Kind};
 use self::ycbcr::YCbCr;
@@ -52,7 +52,12 @@ pub(super) fn need_bytes(bytes: &[u8]) -> (Size, u64) {
         let part = tile.max(n_pixels.saturating_add(extra)).saturating_mul(4 * 3 + 6);
         with_tile = with_tile.saturating_add(part);
     }
-    (Size { height, width }, n_pixels.saturating_mul(3 + 12).max(with_tile))
+    // Where strips are not in the order of their places, they are sorted.
+    let offsets = directory.all(tag::STRIP_OFFSETS).or(directory.all(tag::TILE_OFFSETS));
+    let n_parts = offsets.map_or(0, Numbers::len) as u64;
+    let sorted = n_pixels.saturating_mul(6).saturating_add(n_parts.saturating_mul(8));
+    let need = n_pixels.saturating_mul(3 + 12).max(with_tile).max(sorted);
+    (Size { height, width }, need)
 }
 
 /// Decodes the first image of `bytes` into `out`.
@@ -113,7 +118,7 @@ struct Part {
 
 impl Layout<'_> {
     /// Width and height of a strip or tile, and where each of them begins.
-    fn parts(&self) -> Result<([usize; 2], &[u64]), SampleFault> {
+    fn parts(&self) -> Result<([usize; 2], Numbers<'_>), SampleFault> {
         let index = |tag| self.directory.one(tag).map(|value| value as usize);
         if let Some(offsets) = self.directory.all(tag::STRIP_OFFSETS) {
             let rows = index(tag::ROWS_PER_STRIP).unwrap_or(self.height);
@@ -132,36 +137,16 @@ impl Layout<'_> {
     /// Pillow's own way: parts follow each other from left to right and from the top, as many as there
     /// are; a later one in the file wins.
     fn uncompressed(&self, bytes: &[u8], out: &mut Image) -> Result<(), SampleFault> {
-        let ([width, height], mut offsets) = self.parts()?;
+        let ([width, height], offsets) = self.parts()?;
         if height == 0 {
             return Err(damaged("its strips have no rows"));
         }
-        if width == self.width && height == self.height && !self.kind.is_planar {
-            offsets = &offsets[offsets.len().saturating_sub(1)..];
-        }
-        let mut parts: Vec<(u64, Part)> = Vec::new();
-        let (mut x, mut y, mut plane) = (0_usize, 0_usize, 0_usize);
-        for offset in offsets {
-            let part = Part {
-                x,
-                y,
-                width: width.min(self.width.saturating_sub(x)),
-                height: height.min(self.height.saturating_sub(y)),
-                plane,
-            };
-            parts.push((*offset, part));
-            x = x.saturating_add(width);
-            if x >= self.width {
-                (x, y) = (0, y.saturating_add(height));
-                if y >= self.height {
-                    (y, plane) = (0, plane.saturating_add(1));
-                }
-            }
-        }
-        parts.sort_by_key(|(offset, _)| *offset);
+        let is_one = width == self.width && height == self.height && !self.kind.is_planar;
+        let n_skipped = if is_one { offsets.len().saturating_sub(1) } else { 0 };
         let mut work = self.work(bytes);
-        for (offset, part) in parts {
-            let data = usize::try_from(offset).ok().and_then(|at| bytes.get(at..));
+        let mut part = |at: u64, nth: usize| -> Result<(), SampleFault> {
+            let part = self.nth([width, height], nth);
+            let data = usize::try_from(at).ok().and_then(|at| bytes.get(at..));
             let row_bytes = self.kind.row_bytes(part.width);
             // What lies beyond the right edge is stored, too.
             let stride =
@@ -169,10 +154,43 @@ impl Layout<'_> {
             let need = part.height.saturating_sub(1).saturating_mul(stride);
             let need = need.saturating_add(row_bytes);
             work.take(need)?;
-            let data = data.and_then(|data| data.get(..need)).ok_or(damaged(SHORT))?;
-            self.place(data, stride, part, out);
+            let data = data.and_then(|data| data.get(..need));
+            self.place(data.ok_or_else(|| damaged(SHORT))?, stride, part, out);
+            Ok(())
+        };
+        let n_parts = offsets.len().saturating_sub(n_skipped);
+        let offsets = offsets.iter().skip(n_skipped);
+        if offsets.clone().is_sorted() {
+            return offsets.zip(0..).try_for_each(|(at, nth)| part(at, nth));
         }
-        Ok(())
+        // Of what is not in the order of the file, each place and number is one number.
+        let small = |number: u64| u32::try_from(number).map_err(|_| damaged(SHORT));
+        let mut sorted = Vec::with_capacity(n_parts);
+        for (at, nth) in offsets.zip(0..) {
+            sorted.push(u64::from(small(at)?) << 32 | u64::from(small(nth)?));
+        }
+        sorted.sort_unstable();
+        let (low, mut sorted) = (u64::from(u32::MAX), sorted.into_iter());
+        sorted.try_for_each(|it| {
+            part(it >> 32, usize::try_from(it & low).unwrap_or(usize::MAX))
+        })
+    }
+
+    /// Strip or tile number `nth` of these sides, from left to right and from the top, plane by plane, and
+    /// from the beginning again.
+    fn nth(&self, [width, height]: [usize; 2], nth: usize) -> Part {
+        let across = self.width.div_ceil(width).max(1);
+        let down = self.height.div_ceil(height).max(1);
+        let (row, column) = (nth.div_euclid(across), nth.rem_euclid(across));
+        let x = column.saturating_mul(width);
+        let y = row.rem_euclid(down).saturating_mul(height);
+        Part {
+            x,
+            y,
+            width: width.min(self.width.saturating_sub(x)),
+            height: height.min(self.height.saturating_sub(y)),
+            plane: row.div_euclid(down),
+        }
     }
 
     /// libtiff's way: every part has its place and its length.
@@ -196,10 +214,11 @@ impl Layout<'_> {
         }
         // A strip may have rows of JPEG's blocks below the image.
         let most_height = stated.min(height.saturating_add(EXTRA_ROWS));
-        let estimate = [self.strip_bytes(bytes.len(), offsets)];
         let is_alone = !is_tiled && self.kind.n_planes == 1 && height == self.height;
-        let counts = self.byte_counts().or(is_alone.then_some(&estimate));
-        let counts = counts.unwrap_or_default();
+        let counts = self.byte_counts();
+        let is_estimated = is_alone && counts.is_none();
+        let estimate = is_estimated.then(|| self.strip_bytes(bytes.len(), offsets));
+        let counts = counts.unwrap_or(Numbers::NONE).iter().chain(estimate);
         let (_, stride) = self.kind.part_bytes(width, height);
         check_room_of_part(stride, height)?;
         self.check_ycbcr(width, stated)?;
@@ -215,10 +234,11 @@ impl Layout<'_> {
                         height: height.min(self.height.saturating_sub(y)),
                         plane,
                     };
-                    let place =
-                        places.next().ok_or(damaged("a strip or tile is missing"))?;
+                    let place = places
+                        .next()
+                        .ok_or_else(|| damaged("a strip or tile is missing"))?;
                     let (Ok(at), Ok(len)) =
-                        (usize::try_from(*place.0), usize::try_from(*place.1))
+                        (usize::try_from(place.0), usize::try_from(place.1))
                     else {
                         return Err(damaged(SHORT));
                     };
@@ -230,7 +250,7 @@ impl Layout<'_> {
                     data.clear();
                     data.resize(n_bytes, 0);
                     let expected = Expected { width, height: rows, most_height };
-                    let packed = packed.ok_or(damaged(SHORT))?;
+                    let packed = packed.ok_or_else(|| damaged(SHORT))?;
                     let unpacked = codec.unpack(packed, expected, &mut data);
                     match &self.kind.ycbcr {
                         Some(ycbcr) => {
@@ -257,7 +277,7 @@ impl Layout<'_> {
     }
 
     /// The lengths of strips or tiles.
-    fn byte_counts(&self) -> Option<&[u64]> {
+    fn byte_counts(&self) -> Option<Numbers<'_>> {
         match self.directory.all(tag::STRIP_OFFSETS) {
             Some(_) => self.directory.all(tag::STRIP_BYTE_COUNTS),
             None => self.directory.all(tag::TILE_BYTE_COUNTS),
@@ -280,8 +300,8 @@ impl Layout<'_> {
 
     /// The bytes of the only strip of a file of `len` bytes that does not say it: all that are not the
     /// directory's.
-    fn strip_bytes(&self, len: usize, offsets: &[u64]) -> u64 {
-        let at = offsets.first().and_then(|at| usize::try_from(*at).ok());
+    fn strip_bytes(&self, len: usize, offsets: Numbers<'_>) -> u64 {
+        let at = offsets.get(0).and_then(|at| usize::try_from(at).ok());
         let others = self.directory.n_bytes.zip(at).map(|(n, at)| n.max(at));
         others.map_or(0, |others| len.saturating_sub(others) as u64)
     }
@@ -355,7 +375,8 @@ struct Work {
 impl Work {
     fn take(&mut self, n_bytes: usize) -> Result<(), SampleFault> {
         let left = self.left.checked_sub(n_bytes);
-        self.left = left.ok_or(damaged("its strips or tiles overlap too often"))?;
+        let too_often = || damaged("its strips or tiles overlap too often");
+        self.left = left.ok_or_else(too_often)?;
         Ok(())
     }
 }

@@ -55,7 +55,7 @@ impl<'a> Codec<'a> {
             2..=4
                 if directory
                     .all(tag::BITS)
-                    .is_some_and(|bits| bits.iter().any(|it| *it != 1)) =>
+                    .is_some_and(|bits| bits.iter().any(|it| it != 1)) =>
             {
                 return Err(unsupported("unusually deep fax-compressed"));
             }

@@ -1,7 +1,8 @@
 //! The tags of a TIFF's first image (TIFF 6.0 §2, and BigTIFF).
 //!
 //! What is wrong with a tag makes it missing, and a directory that is cut short has the tags before the
-//! cut, as in Pillow.
+//! cut, as in Pillow. Numbers stay in the file until somebody asks for them: a tag may have as many as
+//! there are bytes.
 
 use std::collections::BTreeMap;
 
@@ -98,6 +99,9 @@ pub(super) fn unsupported(feature: &'static str) -> SampleFault {
     SampleFault::Unsupported { format: "TIFF", feature }
 }
 
+/// One more real number than a tag of them has at most.
+const MOST_REALS: usize = 7;
+
 /// What a file says of which libtiff cannot read a tag that it needs.
 pub(super) const WRONG: &str = "a tag of its directory is wrong";
 
@@ -121,7 +125,7 @@ pub(super) struct Directory<'a> {
     pub(super) fault: Option<&'static str>,
     /// Bytes of the head, the directory and its values; nothing if a tag's type is unknown.
     pub(super) n_bytes: Option<usize>,
-    values: BTreeMap<u16, Vec<u64>>,
+    values: BTreeMap<u16, Numbers<'a>>,
     reals: BTreeMap<u16, Vec<f32>>,
     /// Tags of some compressions and colours that have a type that they should not have, and all that are
     /// longer than the file.
@@ -253,22 +257,22 @@ impl<'a> Directory<'a> {
         let is_wanted =
             is_number && (tag::ALL.contains(&number) || tag::SOME.contains(&number));
         if is_wanted && !value.is_empty() && !self.values.contains_key(&number) {
-            let numbers = value.chunks_exact(len).map(|value| reader.value(value));
-            self.values.insert(number, numbers.collect());
+            let numbers = Numbers { bytes: value, len_each: len, order: self.order };
+            self.values.insert(number, numbers);
         }
     }
 
     /// All numbers of a tag.
-    pub(super) fn all(&self, tag: u16) -> Option<&[u64]> {
-        self.values.get(&tag).map(Vec::as_slice)
+    pub(super) fn all(&self, tag: u16) -> Option<Numbers<'a>> {
+        self.values.get(&tag).copied()
     }
 
     /// The first number of a tag.
     pub(super) fn one(&self, tag: u16) -> Option<u32> {
-        self.all(tag).and_then(|all| u32::try_from(*all.first()?).ok())
+        self.all(tag).and_then(|all| u32::try_from(all.get(0)?).ok())
     }
 
-    /// All numbers of a tag that need not be whole.
+    /// All numbers of a tag that need not be whole, or seven of more.
     pub(super) fn reals(&self, tag: u16) -> Option<&[f32]> {
         self.reals.get(&tag).map(Vec::as_slice)
     }
@@ -294,6 +298,50 @@ impl<'a> Directory<'a> {
     }
 }
 
+/// The numbers of a tag.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers<'a> {
+    bytes: &'a [u8],
+    len_each: usize,
+    order: Bytes,
+}
+
+impl<'a> Numbers<'a> {
+    pub(super) const NONE: Self = Self { bytes: &[], len_each: 1, order: Bytes::Little };
+
+    /// How many there are.
+    pub(super) fn len(self) -> usize {
+        self.bytes.len().checked_div(self.len_each).unwrap_or(0)
+    }
+
+    pub(super) fn get(self, i: usize) -> Option<u64> {
+        let bytes = self.bytes.get(i.checked_mul(self.len_each)?..)?;
+        bytes.get(..self.len_each).map(|bytes| self.order.join(bytes))
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = u64> + Clone + 'a {
+        self.bytes.chunks_exact(self.len_each).map(move |bytes| self.order.join(bytes))
+    }
+
+    /// All of them, if they are `N`.
+    pub(super) fn array<const N: usize>(self) -> Option<[u64; N]> {
+        let mut all = [0; N];
+        all.iter_mut().zip(self.iter()).for_each(|(to, number)| *to = number);
+        (self.len() == N).then_some(all)
+    }
+}
+
+impl Bytes {
+    /// The number that bytes in this order are.
+    fn join(self, bytes: &[u8]) -> u64 {
+        let join = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
+        match self {
+            Self::Little => bytes.iter().rev().fold(0, join),
+            Self::Big => bytes.iter().fold(0, join),
+        }
+    }
+}
+
 /// Bytes of a value of a type.
 fn len_of(kind: u64) -> Option<usize> {
     match kind {
@@ -313,14 +361,14 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn number(&self, at: usize, len: usize) -> Option<u64> {
-        self.bytes.get(at..)?.get(..len).map(|bytes| self.value(bytes))
+        self.bytes.get(at..)?.get(..len).map(|bytes| self.order.join(bytes))
     }
 
-    /// Fractions and whole numbers, as libtiff takes them.
+    /// Fractions and whole numbers, as libtiff takes them; of many, more than any tag should have.
     fn reals(&self, bytes: &[u8], kind: u64) -> Option<Vec<f32>> {
         let whole = |bytes: &[u8]| {
             #[expect(clippy::cast_precision_loss, reason = "as in libtiff")]
-            let value = self.value(bytes) as f32;
+            let value = self.order.join(bytes) as f32;
             value
         };
         let fraction = |bytes: &[u8]| {
@@ -331,18 +379,10 @@ impl Reader<'_> {
             }
         };
         match kind {
-            3 => Some(bytes.chunks_exact(2).map(whole).collect()),
-            4 => Some(bytes.chunks_exact(4).map(whole).collect()),
-            5 => Some(bytes.chunks_exact(8).map(fraction).collect()),
+            3 => Some(bytes.chunks_exact(2).take(MOST_REALS).map(whole).collect()),
+            4 => Some(bytes.chunks_exact(4).take(MOST_REALS).map(whole).collect()),
+            5 => Some(bytes.chunks_exact(8).take(MOST_REALS).map(fraction).collect()),
             _ => None,
-        }
-    }
-
-    fn value(&self, bytes: &[u8]) -> u64 {
-        let join = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
-        match self.order {
-            Bytes::Little => bytes.iter().rev().fold(0, join),
-            Bytes::Big => bytes.iter().fold(0, join),
         }
     }
 }

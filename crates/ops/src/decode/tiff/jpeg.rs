@@ -12,7 +12,7 @@ use memchr::memmem;
 
 use super::super::ImageDecoder;
 use super::super::picture::Picture;
-use super::directory::{Directory, damaged, tag, unsupported};
+use super::directory::{Directory, Numbers, damaged, tag, unsupported};
 use crate::error::SampleFault;
 use crate::image::Image;
 use crate::jpeg::file::frame::{Frame, Process};
@@ -49,8 +49,8 @@ impl<'a> Jpeg<'a> {
         const RGB: &[u8] = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0";
         const YCBCR: &[u8] = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\x01";
         let one = |tag, default| directory.one(tag).unwrap_or(default);
-        let bits = directory.all(tag::BITS).unwrap_or_default();
-        if bits.iter().any(|bits| *bits != 8) || one(tag::SAMPLE_FORMAT, 1) != 1 {
+        let bits = directory.all(tag::BITS).unwrap_or(Numbers::NONE);
+        if bits.iter().any(|bits| bits != 8) || one(tag::SAMPLE_FORMAT, 1) != 1 {
             return Err(unsupported("unusually deep JPEG-compressed"));
         }
         let n_samples = one(tag::SAMPLES, 1);
@@ -69,12 +69,13 @@ impl<'a> Jpeg<'a> {
                 (5, 4) => (RGB, 4),
                 _ => return Err(unsupported("unusually coloured JPEG-compressed")),
             };
-        let factors = directory.all(tag::SUBSAMPLING).unwrap_or_default();
+        let factors = directory.all(tag::SUBSAMPLING);
+        let factors = factors.and_then(|it| it.get(0).zip(it.get(1)));
         let most_factors = match (one(tag::PHOTOMETRIC, 0), factors) {
-            (6, &[h, v, ..]) => {
+            (6, Some((h, v))) => {
                 Some([h, v].map(|factor| usize::try_from(factor).unwrap_or(usize::MAX)))
             }
-            (6, _) => None,
+            (6, None) => None,
             (_, _) => Some([1, 1]),
         };
         let (tables, left) = (directory.jpeg_tables, Cell::default());

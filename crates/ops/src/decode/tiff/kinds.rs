@@ -2,7 +2,7 @@
 
 use super::super::samples::{Number, Samples};
 use super::codecs::Codec;
-use super::directory::{Bytes, Directory, damaged, tag, unsupported};
+use super::directory::{Bytes, Directory, Numbers, damaged, tag, unsupported};
 use super::ycbcr::YCbCr;
 use crate::error::SampleFault;
 
@@ -46,30 +46,33 @@ struct Values {
 impl Values {
     fn of(directory: &Directory<'_>) -> Result<Self, SampleFault> {
         let one = |tag, default| directory.one(tag).unwrap_or(default);
-        let all = |tag| -> Vec<u32> {
-            let values = directory.all(tag).unwrap_or_default();
-            values.iter().map(|&value| u32::try_from(value).unwrap_or(u32::MAX)).collect()
+        let all = |tag| directory.all(tag).unwrap_or(Numbers::NONE);
+        let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        // One more than there may be tells as much as all that there are.
+        let first = |numbers: Numbers<'_>| -> Vec<u32> {
+            numbers.iter().take(MOST_SAMPLES as usize + 1).map(small).collect()
         };
-        let mut formats = all(tag::SAMPLE_FORMAT);
-        formats.dedup();
-        let format = match formats[..] {
-            [] => 1,
-            [format] => format,
-            _ => return Err(damaged("its samples are of different formats")),
-        };
-        let mut bits = all(tag::BITS);
-        if bits.is_empty() {
-            bits.push(1);
+        let mut formats = all(tag::SAMPLE_FORMAT).iter().map(small);
+        let format = formats.next().unwrap_or(1);
+        if formats.any(|other| other != format) {
+            return Err(damaged("its samples are of different formats"));
         }
         let mut extra = all(tag::EXTRA_SAMPLES);
+        let mut bits = first(all(tag::BITS));
+        let mut n_bits = all(tag::BITS).len();
+        if bits.is_empty() {
+            (bits, n_bits) = (vec![1], 1);
+        }
         let mut n_samples = one(tag::SAMPLES, 1);
         let is_planar = one(tag::PLANAR, 1) == 2;
-        if is_planar && !extra.is_empty() && extra.iter().all(|&extra| extra == 0) {
-            bits.truncate(bits.len().saturating_sub(extra.len()));
+        if is_planar && extra.len() > 0 && extra.iter().all(|extra| extra == 0) {
+            n_bits = n_bits.saturating_sub(extra.len());
             let n_extra = u32::try_from(extra.len()).unwrap_or(u32::MAX);
             n_samples = n_samples.saturating_sub(n_extra);
-            extra.clear();
+            extra = Numbers::NONE;
         }
+        bits.truncate(n_bits);
+        let extra = first(extra);
         if n_samples > MOST_SAMPLES {
             return Err(damaged("it has too many samples per pixel"));
         }
@@ -321,7 +324,7 @@ impl Key<'_> {
     fn indexed(&self, directory: &Directory<'_>) -> Result<Samples, SampleFault> {
         let map = directory.all(tag::COLOUR_MAP).ok_or(damaged("it has no palette"))?;
         let n = map.len() / 3;
-        if map.len() > 256 * 3 || map.iter().any(|&value| value > 0xffff) {
+        if map.len() > 256 * 3 || map.iter().any(|value| value > 0xffff) {
             return Err(damaged("its palette is too long"));
         }
         let high = |i: usize| map.get(i).map_or(0, |value| value.to_le_bytes()[1]);

@@ -7,7 +7,7 @@
 use bothends_core::sample::{Encoding, Record};
 
 use super::super::picture::Picture;
-use super::directory::{Directory, SHORT, damaged, tag, unsupported};
+use super::directory::{Directory, Numbers, SHORT, damaged, tag, unsupported};
 use super::jpeg::in_strip;
 use super::ycbcr::YCbCr;
 use crate::error::SampleFault;
@@ -37,7 +37,7 @@ impl OldJpeg {
             .chain([tag::JPEG_RESTART, tag::JPEG_Q, tag::JPEG_DC, tag::JPEG_AC]);
         let is_plain = one(tag::PHOTOMETRIC) == Some(6)
             && matches!(one(tag::SAMPLES), None | Some(3))
-            && directory.all(tag::BITS) == Some(&[8, 8, 8])
+            && directory.all(tag::BITS).and_then(Numbers::array) == Some([8, 8, 8])
             && matches!(one(tag::PLANAR), None | Some(1))
             && matches!(one(tag::SAMPLE_FORMAT), None | Some(1))
             && matches!(one(tag::FILL_ORDER), None | Some(1))
@@ -94,7 +94,9 @@ impl OldJpeg {
                 (tile, at, directory.all(tag::TILE_BYTE_COUNTS))
             }
         };
-        let (&[at], Some(&[len])) = (at, len) else { return Err(ODD) };
+        let (Some([at]), Some([len])) = (at.array(), len.and_then(Numbers::array)) else {
+            return Err(ODD);
+        };
         let index = |value| usize::try_from(value).unwrap_or(usize::MAX);
         let rest = bytes.get(index(at)..).ok_or(damaged(SHORT))?;
         Ok((size, rest.get(..index(len)).unwrap_or(rest)))
@@ -109,7 +111,7 @@ impl OldJpeg {
     ) -> Result<(), SampleFault> {
         let offsets = |tag| -> Result<[usize; 3], SampleFault> {
             let all = directory.all(tag).ok_or(ODD)?;
-            let all: &[u64; 3] = all.try_into().map_err(|_| ODD)?;
+            let all = all.array::<3>().ok_or(ODD)?;
             let [a, b, c] = all.map(|at| usize::try_from(at).unwrap_or(usize::MAX));
             // One that two components share is written once by libtiff, in ways of its own.
             if a == b || b == c || a == c || [a, b, c].contains(&0) {
@@ -142,9 +144,9 @@ impl OldJpeg {
         }
         let side =
             |side: usize| u16::try_from(side).map(u16::to_be_bytes).map_err(|_| ODD);
-        let factors = match directory.all(tag::SUBSAMPLING) {
+        let factors = match directory.all(tag::SUBSAMPLING).map(Numbers::array) {
             None => 0x22,
-            Some(&[h @ 1..=4, v @ 1..=4]) => {
+            Some(Some([h @ 1..=4, v @ 1..=4])) => {
                 [h << 4 | v].map(|it| it.to_le_bytes()[0])[0]
             }
             Some(_) => return Err(ODD),

@@ -41,8 +41,10 @@ impl YCbCr {
         }
         let stated = match directory.all(tag::SUBSAMPLING) {
             None => [2, 2],
-            Some(&[h, v]) => [h, v].map(|it| usize::try_from(it).unwrap_or(usize::MAX)),
-            Some(_) => return Err(ODD),
+            Some(all) => {
+                let factors = all.array::<2>().ok_or(ODD)?;
+                factors.map(|it| usize::try_from(it).unwrap_or(usize::MAX))
+            }
         };
         let factors = factors.unwrap_or(stated);
         let [h, v] = factors;
