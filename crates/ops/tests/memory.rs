@@ -231,3 +231,50 @@ fn tags_take_no_memory_for_what_nobody_reads() {
     assert_eq!(image.unwrap().pixels(), [file[8]; 3]);
     assert!(counted.bytes_max < MIB, "{counted:?}");
 }
+
+/// A chunk of a PNG.
+fn chunk(kind: &[u8; 4], body: &[u8], file: &mut Vec<u8>) {
+    file.extend(u32::try_from(body.len()).unwrap().to_be_bytes());
+    file.extend_from_slice(kind);
+    file.extend_from_slice(body);
+    let mut sum = !0_u32;
+    for byte in kind.iter().chain(body) {
+        sum ^= u32::from(*byte);
+        for _ in 0..8 {
+            sum = sum >> 1 ^ if sum & 1 == 1 { 0xedb8_8320 } else { 0 };
+        }
+    }
+    file.extend((!sum).to_be_bytes());
+}
+
+/// A grey PNG of a pixel, with so many packed texts of no letter.
+fn png(n_texts: usize) -> Vec<u8> {
+    // The key, its end, the method, and the stream.
+    const TEXT: [u8; 11] = [b'k', 0, 0, 0x78, 0x9c, 3, 0, 0, 0, 0, 1];
+    // A stored block of a row: its filter and its pixel.
+    const DATA: [u8; 13] = [0x78, 1, 1, 2, 0, 0xfd, 0xff, 0, 0x55, 0, 0x57, 0, 0x56];
+    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
+    chunk(b"IHDR", &[0, 0, 0, 1, 0, 0, 0, 1, 8, 0, 0, 0, 0], &mut file);
+    (0..n_texts).for_each(|_| chunk(b"zTXt", &TEXT, &mut file));
+    chunk(b"IDAT", &DATA, &mut file);
+    chunk(b"IEND", &[], &mut file);
+    file
+}
+
+/// Each of them took a buffer for the longest text that there may be.
+#[test]
+fn packed_texts_share_their_memory() {
+    let (image, counted) = decoded(&png(2000));
+    assert_eq!(image.unwrap().pixels(), [0x55; 3]);
+    // Except for the tables of each one's codes.
+    assert!(counted.bytes_total < 2000 * 32 << 10, "{counted:?}");
+}
+
+/// The work for each is that of a kilobyte, of which there may be 64 million in all.
+#[test]
+fn packed_texts_are_not_without_number() {
+    let (image, _) = decoded(&png(1 << 16));
+    assert_eq!(image.unwrap().pixels(), [0x55; 3]);
+    let (image, _) = decoded(&png((1 << 16) + 1));
+    assert!(image.unwrap_err().to_string().contains("a text or profile is too long"));
+}

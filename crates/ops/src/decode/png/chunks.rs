@@ -13,6 +13,9 @@ const PIECE_BYTES: usize = 1 << 16;
 const MOST_TEXT: usize = 1 << 20;
 const MOST_TEXTS: usize = MOST_TEXT << 6;
 
+/// What unpacking one counts for at least: it takes tables of codes, however short it is.
+const LEAST_UNPACKED: usize = 1 << 10;
+
 const TRUNCATED: &str = "it ends before its end";
 
 /// A part of the compressed image data.
@@ -43,6 +46,8 @@ pub(super) struct Chunks<'a> {
     data: Option<(usize, usize)>,
     n_texts: usize,
     n_unpacked: usize,
+    /// Where texts are unpacked, one after the other, as soon as there is one.
+    text: Vec<u8>,
 }
 
 /// What is known of the colours of indices.
@@ -77,6 +82,7 @@ impl<'a> Chunks<'a> {
             data: None,
             n_texts: 0,
             n_unpacked: 0,
+            text: Vec::new(),
         };
         while chunks.data.is_none() {
             let chunk = chunks.next().ok_or("what follows is not a chunk")?;
@@ -314,18 +320,20 @@ impl<'a> Chunks<'a> {
 
     /// The length of a packed text; 0 for one that cannot be unpacked, which Pillow passes over.
     fn unpacked(&mut self, packed: &[u8]) -> Result<usize, &'static str> {
-        let mut out = vec![0; MOST_TEXT.saturating_add(1)];
+        // A new stream does not see what is left of another's text.
+        let out = &mut self.text;
+        out.resize(MOST_TEXT.saturating_add(1), 0);
         let mut stream = Decompressor::new();
         let (mut read, mut made) = (0_usize, 0_usize);
         while !stream.is_done() && made < out.len() {
-            let Ok((n_read, n_made)) = stream.read(&packed[read..], &mut out, made, true)
+            let Ok((n_read, n_made)) = stream.read(&packed[read..], out, made, true)
             else {
                 break;
             };
             read = read.saturating_add(n_read);
             made = made.saturating_add(n_made);
         }
-        self.n_unpacked = self.n_unpacked.saturating_add(made);
+        self.n_unpacked = self.n_unpacked.saturating_add(made.max(LEAST_UNPACKED));
         if made > MOST_TEXT || self.n_unpacked > MOST_TEXTS {
             return Err("a text or profile is too long");
         }
