@@ -1,15 +1,16 @@
 //! Both passes with NEON: four sums at a time.
 //!
 //! The pass along the rows takes 16 bytes of input, of which one table lookup makes one tap of
-//! four outputs, as 32-bit numbers. Where four outputs lie further apart than 16 bytes, the
-//! scalar code runs. The pass along the columns multiplies a row by its weight and adds. The
-//! meaning is in `scalar.rs`.
+//! four outputs, as 32-bit numbers. Where four outputs need more than 16 bytes, as those of an image
+//! do that becomes less than a third as wide, the loops for any processor run. The pass along the
+//! columns multiplies a row by its weight and adds. The meaning is in `scalar.rs`.
 
 #![allow(unsafe_code, reason = "functions for this processor alone are called")]
 
 use std::arch::aarch64::*;
 
 use super::axis::{Axis, EACH_BITS, RUNNING_BITS};
+use super::portable;
 use super::scalar::{self, FRACTION_BITS};
 use crate::kernels::Neon;
 use crate::kernels::compiled::door;
@@ -95,7 +96,7 @@ impl Columns {
         out: &mut [i16],
     ) {
         if !self.fits {
-            return scalar::sixty_fourths(axis, rows, out);
+            return portable::sixty_fourths(axis, rows, out);
         }
         for (row, out) in rows.iter().zip(out.chunks_exact_mut(axis.firsts.len())) {
             // SAFETY: a `Neon` is proof that the processor has these instructions.
