@@ -87,10 +87,9 @@ impl Adjuster {
         }
     }
 
-    /// Gives memory back if it is more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
-        self.blurrer.release_above(keep_bytes);
-        self.artefacts.release_above(keep_bytes);
+    /// Gives memory back if it is more than `keep_bytes`; the bytes that it keeps.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) -> usize {
+        self.blurrer.release_above(keep_bytes) + self.artefacts.release_above(keep_bytes)
     }
 }
 

@@ -211,9 +211,9 @@ impl ImageDecoder {
         }
     }
 
-    /// Gives back every buffer of more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
-        self.jpeg.release_above(keep_bytes);
+    /// Gives back every buffer of more than `keep_bytes`; the bytes of those that it keeps.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) -> usize {
+        self.jpeg.release_above(keep_bytes)
     }
 }
 

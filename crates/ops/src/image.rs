@@ -75,11 +75,13 @@ impl Image {
         &mut self.pixels
     }
 
-    /// Forgets the pixels and gives the memory back if it is more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
+    /// Forgets the pixels and gives the memory back if it is more than `keep_bytes`; the bytes that it
+    /// keeps.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) -> usize {
         if self.pixels.capacity() > keep_bytes {
             *self = Self::default();
         }
+        self.pixels.capacity()
     }
 
     /// Of every pixel only the first byte is left. Works in place.

@@ -6,6 +6,7 @@
 //! Consecutive steps may be fused into one (`fused.rs`), with the same bytes. Read `finish.rs` next for
 //! what comes after the cut.
 
+mod beside;
 mod fused;
 mod layout;
 mod steps;
@@ -15,14 +16,15 @@ use std::ops::Range;
 use bothends_core::blocks::Blocks;
 use bothends_core::recipe::step::Step;
 use bothends_core::recipe::{Decision, Misfit, Numerics, Recipe, Size};
-use bothends_core::sample::{Record, RecordPart, SampleKey};
+use bothends_core::sample::{Encoding, Record, RecordPart, SampleKey};
 use bothends_core::tensor::{SampleShape, Views};
 
+use self::beside::{bytes_beside, bytes_of};
 use self::fused::{crop_picture, crop_rows};
 use self::steps::{Lead, rgb};
 use crate::decode::picture::Picture;
-use crate::decode::room::{DecodeRoom, Room};
-use crate::decode::{Damage, ImageDecoder, is_recoverable, need_bytes};
+use crate::decode::room::{DecodeRoom, MOST_KEPT, Room};
+use crate::decode::{Damage, Format, ImageDecoder, is_recoverable, need_bytes};
 use crate::error::{OpsError, SampleFault};
 use crate::finish::Finish;
 use crate::geometry::resample::TakesRows;
@@ -79,11 +81,20 @@ impl Scratch {
         if self.is_first_visit { self.decoder.jpeg.entry_points() } else { &[] }
     }
 
-    /// Gives back what one huge image took: every buffer of more than `keep_bytes`.
+    /// Gives back what huge images took: the largest buffers, until the others have no more than
+    /// `keep_bytes` together.
     fn release_above(&mut self, keep_bytes: usize) {
-        self.bench.release_above(keep_bytes);
-        self.shared.release_above(keep_bytes);
-        self.decoder.release_above(keep_bytes);
+        let mut largest = keep_bytes.min(MOST_KEPT);
+        while self.release_each_above(largest) > keep_bytes && largest > 0 {
+            largest /= 2;
+        }
+    }
+
+    /// Gives back every buffer of more than `keep_bytes`; the bytes of those that it keeps.
+    fn release_each_above(&mut self, keep_bytes: usize) -> usize {
+        self.bench.release_above(keep_bytes)
+            + self.shared.release_above(keep_bytes)
+            + self.decoder.release_above(keep_bytes)
     }
 }
 
@@ -159,7 +170,7 @@ impl Pipeline {
             out.copy_from_slice(record.bytes);
             return Ok(());
         }
-        self.in_room(scratch, record, |scratch, picture| {
+        self.in_room(scratch, (key, record), |scratch, picture| {
             match self.begin(scratch, key, (record, picture), To::Sample(out))? {
                 Begun::Sample | Begun::Rows => Ok(()),
                 Begun::Image { n_steps } => self.go_on(scratch, n_steps, out),
@@ -193,7 +204,7 @@ impl Pipeline {
             return Ok(());
         }
         let is_exact = self.recipe.numerics() != Numerics::Planar;
-        self.in_room(scratch, record, |scratch, picture| {
+        self.in_room(scratch, (key, record), |scratch, picture| {
             let opened = (record, picture);
             let begun = match finish.rows(out).filter(|_| is_exact) {
                 Some(mut rows) => self.begin(scratch, key, opened, To::Rows(&mut rows)),
@@ -215,7 +226,7 @@ impl Pipeline {
     fn in_room<'r>(
         &self,
         scratch: &mut Scratch,
-        record: Record<'r>,
+        (key, record): (SampleKey, Record<'r>),
         work: impl FnOnce(&mut Scratch, Option<Picture<'r>>) -> Result<(), OpsError>,
     ) -> Result<(), OpsError> {
         let picture = match Picture::open(record) {
@@ -231,11 +242,33 @@ impl Pipeline {
             RecordPart::Scan { of, .. } => usize::try_from(of).ok(),
         };
         self.room.admits(size, record_bytes)?;
-        let turn = self.room.take(size, need)?;
+        let opened = (&record, picture.as_ref());
+        let beside = || self.beside(key, size, opened, &mut scratch.decision);
+        let turn = self.room.take(size, need, beside)?;
         let done = work(scratch, picture);
         scratch.release_above(self.room.keep_bytes());
         drop(turn);
         done
+    }
+
+    /// What the sample of `key` may take besides what decoding its record counts.
+    fn beside(
+        &self,
+        key: SampleKey,
+        size: Size,
+        (record, picture): (&Record<'_>, Option<&Picture<'_>>),
+        decision: &mut Decision,
+    ) -> u64 {
+        if self.decide(key, rgb(size), decision).is_err() {
+            return 0;
+        }
+        let is_cropped = self.first_crop(decision.shared()).is_some();
+        // Other decoders count RGB; of a damaged JPEG it is made whatever the recipe.
+        let is_jpeg = record.encoding == Encoding::Image
+            && matches!(Format::of(record.bytes), Ok(Format::Jpeg));
+        let is_rgb_beside = is_jpeg || picture.is_some() && !is_cropped;
+        let rgb_bytes = if is_rgb_beside { bytes_of(size) } else { 0 };
+        bytes_beside(decision, size).saturating_add(rgb_bytes)
     }
 
     /// The beginning of [`Self::run`], as far as `stage` and without a result: for

@@ -9,7 +9,7 @@ use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_ops::decode::decode;
 use bothends_ops::image::Image;
-use bothends_ops::{Finish, OpsError, Pipeline, Scratch};
+use bothends_ops::{DecodeRoom, Finish, OpsError, Pipeline, Scratch};
 
 /// Photograph-like images of a few sizes.
 fn images() -> Vec<Vec<u8>> {
@@ -277,4 +277,50 @@ fn packed_texts_are_not_without_number() {
     assert_eq!(image.unwrap().pixels(), [0x55; 3]);
     let (image, _) = decoded(&png((1 << 16) + 1));
     assert!(image.unwrap_err().to_string().contains("a text or profile is too long"));
+}
+
+/// Fifteen buffers of up to a quarter of it each were kept.
+#[test]
+fn a_worker_keeps_no_more_than_its_part() {
+    // Three components of 1024 x 1024 samples in several scans, which bring nothing.
+    let mut file = b"\xff\xd8\xff\xdb\0\x43\0".to_vec();
+    file.extend([1; 64]);
+    file.extend([0xff, 0xc2, 0, 17, 8, 4, 0, 4, 0, 3]);
+    file.extend([[1, 0x11, 0], [2, 0x11, 0], [3, 0x11, 0]].concat());
+    // One code of a bit: of DC for zero, of AC for the end of 2^14 blocks and more.
+    for [class, symbol] in [[0x00, 0], [0x10, 0xe0]] {
+        file.extend([0xff, 0xc4, 0, 20, class, 1]);
+        file.extend([0; 15]);
+        file.push(symbol);
+    }
+    file.extend([0xff, 0xda, 0, 12, 3, 1, 0, 2, 0, 3, 0, 0, 0, 0]);
+    file.extend([0; 3 * 128 * 128 / 8]);
+    for component in 1..=3 {
+        file.extend([0xff, 0xda, 0, 8, 1, component, 0, 1, 63, 0, 0, 0]);
+    }
+    file.extend([0xff, 0xd9]);
+    let recipe = r#"{
+        "version": 1, "name": "some", "numerics": "exact",
+        "ops": [
+            {"op": "decode"},
+            {"op": "random_horizontal_flip", "p": 1.0},
+            {"op": "random_resized_crop", "size": 64}
+        ]
+    }"#;
+    let recipe = Recipe::from_json(recipe).unwrap();
+    let views = recipe.views(RecordShape::Image).unwrap();
+    let part = 12 * MIB + MIB / 2;
+    let room = DecodeRoom { together_bytes: part, ..DecodeRoom::default() };
+    let pipeline = Pipeline::new(&recipe, views).with_decode_room(room);
+    let mut sample = vec![0; pipeline.sample_bytes()];
+    let mut scratch = Scratch::default();
+    let key = SampleKey { seed: 9, epoch: EpochIdx(0), sample: SampleId(0) };
+    let record = Record::new(&file, Encoding::Image);
+    let counted = allocation_counter::measure(|| {
+        pipeline.run(&mut scratch, key, record, &mut sample).unwrap();
+    });
+    assert!(sample.iter().all(|value| *value == 128));
+    // Samples, coefficients, the image and its mirror image.
+    assert!(counted.bytes_max > 15 * MIB, "{counted:?}");
+    assert!(counted.bytes_current < part.cast_signed(), "{counted:?}");
 }

@@ -58,9 +58,9 @@ impl Artefacts {
         }
     }
 
-    /// Gives memory back if it is more than `keep_bytes`.
-    pub(super) fn release_above(&mut self, keep_bytes: usize) {
-        self.planes.iter_mut().for_each(|plane| plane.release_above(keep_bytes));
+    /// Gives memory back if it is more than `keep_bytes`; the bytes that it keeps.
+    pub(super) fn release_above(&mut self, keep_bytes: usize) -> usize {
+        self.planes.iter_mut().map(|plane| plane.release_above(keep_bytes)).sum()
     }
 
     fn grey(&mut self, image: &mut Image, table: &Table) {

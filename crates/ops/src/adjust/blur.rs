@@ -92,9 +92,9 @@ impl Blurrer {
         }
     }
 
-    /// Gives memory back if it is more than `keep_bytes`.
-    pub(super) fn release_above(&mut self, keep_bytes: usize) {
-        self.blurred.release_above(keep_bytes);
+    /// Gives memory back if it is more than `keep_bytes`; the bytes that it keeps.
+    pub(super) fn release_above(&mut self, keep_bytes: usize) -> usize {
+        self.blurred.release_above(keep_bytes)
     }
 }
 

@@ -43,12 +43,12 @@ impl Mixer {
         }
     }
 
-    /// Gives memory back of which there is more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
-        self.kept.release_above(keep_bytes);
+    /// Gives memory back of which there is more than `keep_bytes`; the bytes that it keeps.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) -> usize {
         if self.sum.capacity() * size_of::<f32>() > keep_bytes {
             self.sum = Vec::new();
         }
+        self.kept.release_above(keep_bytes) + self.sum.capacity() * size_of::<f32>()
     }
 }
 

@@ -11,14 +11,15 @@ use bothends_core::recipe::{MAX_DECODE_BYTES, SampleCost, Size};
 
 use crate::error::SampleFault;
 
-/// The most that a worker decodes without asking: images of up to 3.7 megapixels (4:2:0).
+/// The most that a worker takes without asking: for JPEGs of up to 2.2 megapixels (4:2:0) that are cropped.
 const MOST_ALLOWED: u64 = 16 << 20;
 
 /// The largest buffer that a worker keeps for its next image.
-const MOST_KEPT: usize = 64 << 20;
+pub(crate) const MOST_KEPT: usize = 64 << 20;
 
-/// Buffers of such a size that a worker may have: samples, coefficients, two images.
-const N_BUFFERS: u64 = 4;
+/// What a sample takes besides its image is at most as many times what decoding counts for that, unless a
+/// recipe enlarges images. It is not looked at where not even that makes a worker ask.
+const MOST_BESIDE: u64 = 15;
 
 /// Whether an image may be decoded that needs so much at most, wherever it is.
 pub(crate) fn check_room(size: Size, need_bytes: u64) -> Result<(), SampleFault> {
@@ -101,10 +102,9 @@ impl DecodeRoom {
         self.part().min(MOST_ALLOWED)
     }
 
-    /// The largest buffer that a worker keeps from image to image, in bytes.
+    /// What a worker keeps from image to image, in bytes.
     fn keep_bytes(self) -> usize {
-        let each = usize::try_from(self.part() / N_BUFFERS).unwrap_or(MOST_KEPT);
-        each.min(MOST_KEPT)
+        usize::try_from(self.part()).unwrap_or(usize::MAX)
     }
 }
 
@@ -138,7 +138,7 @@ impl Room {
         self.limits
     }
 
-    /// The largest buffer that a worker keeps from image to image, in bytes.
+    /// What a worker keeps from image to image, in bytes; no buffer of more than [`MOST_KEPT`].
     pub(crate) fn keep_bytes(&self) -> usize {
         self.limits.keep_bytes()
     }
@@ -166,23 +166,29 @@ impl Room {
         PixelLimit { most, per_byte: u64::MAX }.check(size, None)
     }
 
-    /// Waits until so much is free, which is as long as other images are being decoded; one
-    /// that needs more than there is gets it when nobody else has any. `None` for what a worker
-    /// need not ask for.
+    /// Waits until so much is free, and what the sample takes besides, which is as long as other images
+    /// are being decoded; one that needs more than there is gets it when nobody else has any. `None` for
+    /// what a worker need not ask for. Whether an image is refused depends on `need_bytes` alone.
     pub(crate) fn take(
         &self,
         size: Size,
         need_bytes: u64,
+        beside: impl FnOnce() -> u64,
     ) -> Result<Option<Turn<'_>>, SampleFault> {
         let DecodeRoom { together_bytes, one_bytes, .. } = self.limits;
+        let allowance = self.limits.allowance();
         // What nobody may decode is refused by the decoder, in its own words.
         let is_refused = need_bytes > MAX_DECODE_BYTES;
-        if need_bytes <= self.limits.allowance() || is_refused {
+        if need_bytes.saturating_mul(1 + MOST_BESIDE) <= allowance || is_refused {
             return Ok(None);
         }
-        if need_bytes > one_bytes {
+        if need_bytes > one_bytes && need_bytes > allowance {
             let most_bytes = one_bytes;
             return Err(SampleFault::BeyondBudget { size, need_bytes, most_bytes });
+        }
+        let need_bytes = need_bytes.saturating_add(beside());
+        if need_bytes <= allowance {
+            return Ok(None);
         }
         let shared = &*self.shared;
         let has_no_room = |taken: &mut u64| {
@@ -255,7 +261,7 @@ mod tests {
     #[cfg_attr(target_family = "wasm", ignore = "it starts threads")]
     fn large_images_take_turns_and_one_beyond_all_room_gets_it_alone() {
         let room = Room::new(limits(600, 1024, 8));
-        let small = room.take(SIZE, MOST_ALLOWED).unwrap();
+        let small = room.take(SIZE, MOST_ALLOWED, || 0).unwrap();
         assert!(small.is_none(), "most images wait for nobody");
         let (now, most) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|threads| {
@@ -263,7 +269,7 @@ mod tests {
                 let (room, now, most) = (room.clone(), &now, &most);
                 threads.spawn(move || {
                     for _ in 0..50 {
-                        let _turn = room.take(SIZE, need).unwrap().unwrap();
+                        let _turn = room.take(SIZE, need, || 0).unwrap().unwrap();
                         let taken = now.fetch_add(need, Ordering::SeqCst) + need;
                         most.fetch_max(taken, Ordering::SeqCst);
                         std::thread::yield_now();
@@ -283,8 +289,7 @@ mod tests {
             let limits = limits(together, together, n_workers);
             let all = |each: u64| each * u64::from(n_workers);
             assert!(all(limits.allowance()) <= together * MIB, "{limits:?}");
-            let kept = limits.keep_bytes() as u64 * N_BUFFERS;
-            assert!(all(kept) <= together * MIB, "{limits:?}");
+            assert!(all(limits.keep_bytes() as u64) <= together * MIB, "{limits:?}");
         }
     }
 
@@ -294,21 +299,32 @@ mod tests {
         let room = Room::new(limits(2048, 1024, 8));
         let need = 24_000_000 / 2 * 3 * 3;
         let turns: Vec<_> =
-            (0..8).map(|_| room.take(SIZE, need).unwrap().unwrap()).collect();
+            (0..8).map(|_| room.take(SIZE, need, || 0).unwrap().unwrap()).collect();
         assert_eq!(*room.shared.taken(), 8 * need);
         drop(turns);
+    }
+
+    /// An image of 13,000 x 13,000 pixels took 1.5 GB, and 0.5 were counted.
+    #[test]
+    fn what_a_sample_takes_besides_its_image_is_waited_for() {
+        let room = Room::new(limits(2048, 1024, 8));
+        let turn = room.take(SIZE, 10 * MIB, || 40 * MIB).unwrap();
+        assert_eq!(*room.shared.taken(), 50 * MIB);
+        drop(turn);
+        assert!(room.take(SIZE, 10 * MIB, || 6 * MIB).unwrap().is_none());
+        assert!(room.take(SIZE, MIB, || unreachable!("it is small")).unwrap().is_none());
     }
 
     #[test]
     fn an_image_beyond_what_one_may_take_says_what_it_needs() {
         let room = Room::new(limits(64, 64, 2));
         let size = Size { height: 12_000, width: 10_000 };
-        let fault = room.take(size, 540_000_000).unwrap_err();
+        let fault = room.take(size, 540_000_000, || 0).unwrap_err();
         assert_eq!(
             fault.to_string(),
             "an image of 12000x10000 pixels may need 515 MiB to be decoded, and this run may \
              take 64 MiB for that; give it as much memory, or store the image with fewer pixels"
         );
-        assert!(room.take(size, 64 * MIB).unwrap().is_some());
+        assert!(room.take(size, 64 * MIB, || MIB).unwrap().is_some());
     }
 }

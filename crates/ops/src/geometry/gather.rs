@@ -91,11 +91,12 @@ impl Gather {
         choose::<3>(src, &self.columns[n_done..], &mut dst[3 * n_done..]);
     }
 
-    /// Gives memory back if it is more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
+    /// Gives memory back if it is more than `keep_bytes`; the bytes that it keeps.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) -> usize {
         if self.capacity_bytes() > keep_bytes {
             *self = Self::new(self.level);
         }
+        self.capacity_bytes()
     }
 
     /// Bytes of memory that it keeps.

@@ -201,10 +201,9 @@ impl Resizer {
         }
     }
 
-    /// Gives memory back of which there is more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
-        self.exact.release_above(keep_bytes);
-        self.planar.release_above(keep_bytes);
+    /// Gives memory back of which there is more than `keep_bytes`; the bytes that it keeps.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) -> usize {
+        self.exact.release_above(keep_bytes) + self.planar.release_above(keep_bytes)
     }
 }
 

@@ -70,9 +70,9 @@ impl Warper {
         }
     }
 
-    /// Gives memory back if it is more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
-        self.gather.release_above(keep_bytes);
+    /// Gives memory back if it is more than `keep_bytes`; the bytes that it keeps.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) -> usize {
+        self.gather.release_above(keep_bytes)
     }
 }
 

@@ -41,11 +41,12 @@ impl RowBlocks {
         self.reserve(n_blocks);
     }
 
-    /// Gives the memory back if it is more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
+    /// Gives the memory back if it is more than `keep_bytes`; the bytes that it keeps.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) -> usize {
         if self.coefficients.capacity() * 2 > keep_bytes {
             *self = Self::default();
         }
+        self.coefficients.capacity() * 2
     }
 
     /// Block `idx` and those behind it.

@@ -94,10 +94,11 @@ impl Coefficients {
         }
     }
 
-    pub(super) fn release_above(&mut self, keep_bytes: usize) {
-        self.planes.iter_mut().for_each(|plane| plane.release_above(keep_bytes));
+    /// Gives memory back of which there is more than `keep_bytes`; the bytes that it keeps.
+    pub(super) fn release_above(&mut self, keep_bytes: usize) -> usize {
         // Nobody may ask for blocks that have been given back.
         self.n_components = 0;
+        self.planes.iter_mut().map(|plane| plane.release_above(keep_bytes)).sum()
     }
 }
 

@@ -118,14 +118,13 @@ impl Decoder {
         self.points.stored()
     }
 
-    /// Gives back every buffer of more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
-        self.data.release_above(keep_bytes);
-        self.lanes.iter_mut().for_each(|lane| lane.row.release_above(keep_bytes));
-        self.planes.iter_mut().for_each(|plane| plane.release_above(keep_bytes));
-        if let Some(scans) = &mut self.scans {
-            scans.release_above(keep_bytes);
-        }
+    /// Gives back every buffer of more than `keep_bytes`; the bytes of those that it keeps.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) -> usize {
+        let lanes = self.lanes.iter_mut().map(|lane| lane.row.release_above(keep_bytes));
+        let planes = self.planes.iter_mut().map(|plane| plane.release_above(keep_bytes));
+        let scans = self.scans.iter_mut().map(|scans| scans.release_above(keep_bytes));
+        self.data.release_above(keep_bytes)
+            + lanes.chain(planes).chain(scans).sum::<usize>()
     }
 
     /// Decodes what `region` needs into [`Self::planes`]. With entry points that fit, only

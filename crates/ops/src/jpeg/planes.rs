@@ -130,11 +130,12 @@ impl Plane {
         }
     }
 
-    /// Gives the memory back if it is more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
+    /// Gives the memory back if it is more than `keep_bytes`; the bytes that it keeps.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) -> usize {
         if self.samples.capacity() > keep_bytes {
             *self = Self::default();
         }
+        self.samples.capacity()
     }
 
     /// Makes the samples of block row `row`, counted from the first one held.

@@ -137,14 +137,14 @@ impl Workbench {
         }
     }
 
-    /// Gives memory back of which there is more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
-        self.image.release_above(keep_bytes);
-        self.next.release_above(keep_bytes);
-        self.resizer.release_above(keep_bytes);
-        self.adjuster.release_above(keep_bytes);
-        self.warper.release_above(keep_bytes);
-        self.mixer.release_above(keep_bytes);
+    /// Gives memory back of which there is more than `keep_bytes`; the bytes that it keeps.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) -> usize {
+        self.image.release_above(keep_bytes)
+            + self.next.release_above(keep_bytes)
+            + self.resizer.release_above(keep_bytes)
+            + self.adjuster.release_above(keep_bytes)
+            + self.warper.release_above(keep_bytes)
+            + self.mixer.release_above(keep_bytes)
     }
 }
 

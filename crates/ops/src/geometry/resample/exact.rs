@@ -97,9 +97,9 @@ impl Exact {
         ExactSample { exact: self, crop, n_channels, out, n_made: 0 }
     }
 
-    /// Gives memory back of which there is more than `keep_bytes`.
-    pub fn release_above(&mut self, keep_bytes: usize) {
-        self.kept.release_above(keep_bytes);
+    /// Gives memory back of which there is more than `keep_bytes`; the bytes that it keeps.
+    pub fn release_above(&mut self, keep_bytes: usize) -> usize {
+        self.kept.release_above(keep_bytes)
     }
 }
 

@@ -65,11 +65,12 @@ impl<T: Copy + Default> Lines<T> {
         &mut self.values[self.skip..][..self.stride]
     }
 
-    /// Gives the memory back if it is more than `keep_bytes`.
-    pub(super) fn release_above(&mut self, keep_bytes: usize) {
+    /// Gives the memory back if it is more than `keep_bytes`; the bytes that it keeps.
+    pub(super) fn release_above(&mut self, keep_bytes: usize) -> usize {
         if self.values.capacity() * size_of::<T>() > keep_bytes {
             *self = Self::default();
         }
+        self.values.capacity() * size_of::<T>()
     }
 
     fn place(&self, row: usize) -> usize {

@@ -127,9 +127,10 @@ impl Planar {
         grid.rows.set(self.level, &down, Rounding::Running);
     }
 
-    /// Gives memory back of which there is more than `keep_bytes`.
-    pub fn release_above(&mut self, keep_bytes: usize) {
-        self.planes.iter_mut().for_each(|plane| plane.narrowed.release_above(keep_bytes));
+    /// Gives memory back of which there is more than `keep_bytes`; the bytes that it keeps.
+    pub fn release_above(&mut self, keep_bytes: usize) -> usize {
+        let planes = self.planes.iter_mut();
+        planes.map(|plane| plane.narrowed.release_above(keep_bytes)).sum()
     }
 }
 

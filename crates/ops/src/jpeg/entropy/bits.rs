@@ -119,12 +119,16 @@ impl ScanData {
         self.bytes.resize(self.len + PADDING, 0);
     }
 
-    /// Gives the memory back if it is more than `keep_bytes`.
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
-        let restart_bytes = self.restarts.capacity() * size_of::<Restart>();
-        if self.bytes.capacity().max(restart_bytes) > keep_bytes {
+    /// Gives the memory back if it is more than `keep_bytes`; the bytes that it keeps.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) -> usize {
+        if self.capacity_bytes() > keep_bytes {
             *self = Self::default();
         }
+        self.capacity_bytes()
+    }
+
+    fn capacity_bytes(&self) -> usize {
+        self.bytes.capacity() + self.restarts.capacity() * size_of::<Restart>()
     }
 
     /// Data and padding.

@@ -111,9 +111,9 @@ impl Scans {
         Err(damaged(format_args!("it has more than {MAX_SCANS} scans")))
     }
 
-    pub(crate) fn release_above(&mut self, keep_bytes: usize) {
-        self.coefficients.release_above(keep_bytes);
-        self.data.release_above(keep_bytes);
+    /// Gives memory back of which there is more than `keep_bytes`; the bytes that it keeps.
+    pub(crate) fn release_above(&mut self, keep_bytes: usize) -> usize {
+        self.coefficients.release_above(keep_bytes) + self.data.release_above(keep_bytes)
     }
 
     /// Every bit of every coefficient must have come.
