@@ -183,3 +183,45 @@ fn more_scans_than_an_image_can_have_are_refused() {
         assert_eq!(pixels.is_some(), is_accepted, "{n_scans} scans");
     }
 }
+
+/// A grey image of 64 x 5200 pixels, arithmetic-coded, with restarts and a digit of noise for each byte.
+/// libjpeg cannot wait for the second piece of such a file.
+fn arithmetic_in_pieces(factors: u8) -> Vec<u8> {
+    let mut file = b"\xff\xd8\xff\xdb\0\x43\0".to_vec();
+    file.extend([1; 64]);
+    file.extend([0xff, 0xc9, 0, 11, 8, 0x14, 0x50, 0, 64, 1, 1, factors, 0]);
+    file.extend([0xff, 0xdd, 0, 4, 0, 8]);
+    file.extend([0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0]);
+    for row in 0..650_u32 {
+        let mut noise = row * 7 + 1;
+        file.extend((0..201).map(|_| {
+            noise = (noise * 75 + 74) % 65_537;
+            u8::try_from(noise % 251).unwrap()
+        }));
+        file.extend([0xff, 0xd0 | u8::try_from(row & 7).unwrap()]);
+    }
+    let end = file.len() - 1;
+    file[end] = 0xd9;
+    file
+}
+
+/// The rows that Pillow 13.0 has of it, with `LOAD_TRUNCATED_IMAGES`.
+#[test]
+fn a_lone_component_has_the_rows_of_its_factors() {
+    let mut decoder = ImageDecoder::default().with_truncated(Truncated::Fill);
+    let mut image = Image::default();
+    for (factors, n_rows) in [
+        (0x11, 2584),
+        (0x22, 2576),
+        (0x12, 2576),
+        (0x21, 2584),
+        (0x14, 2560),
+        (0x33, 2568),
+    ] {
+        let bytes = arithmetic_in_pieces(factors);
+        decoder.decode(Record::new(&bytes, Encoding::Image), &mut image).unwrap();
+        let mut rows = image.pixels().chunks_exact(64 * 3);
+        let last = rows.rposition(|row| row.iter().any(|value| *value != 0));
+        assert_eq!(last.map(|last| last + 1), Some(n_rows), "{factors:#x}");
+    }
+}

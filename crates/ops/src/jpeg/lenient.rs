@@ -269,7 +269,7 @@ impl Run<'_, '_> {
         for y in 0..down {
             let mcu_row = y / layout.rows_per_row;
             if known.has_one_scan {
-                self.n_rows = n_rows_before(mcu_row, &known.frame);
+                self.n_rows = n_rows_before(mcu_row, known);
             }
             for x in 0..across {
                 if entropy.is_over() {
@@ -359,10 +359,12 @@ impl Entropy {
 }
 
 /// Rows of pixels that libjpeg has handed out when it reads this row of MCUs. Where rows are
-/// upsampled from their neighbours, the last ones wait for those below.
-fn n_rows_before(mcu_row: usize, frame: &Frame) -> usize {
+/// upsampled from their neighbours, the last ones wait for those below. The factors of a lone component
+/// count here.
+fn n_rows_before(mcu_row: usize, Known { frame, grid, .. }: &Known) -> usize {
+    let v_max = grid.components.iter().map(|c| c.v).max().unwrap_or(1);
     let has_neighbours =
         (0..frame.components().len()).any(|c| matches!(frame.ratio(c), [1 | 2, 2]));
-    let waiting = if has_neighbours { frame.v_max } else { 0 };
-    (mcu_row * 8 * frame.v_max).saturating_sub(waiting)
+    let waiting = if has_neighbours { v_max } else { 0 };
+    (mcu_row * 8 * v_max).saturating_sub(waiting)
 }
