@@ -324,3 +324,45 @@ fn a_worker_keeps_no_more_than_its_part() {
     assert!(counted.bytes_max > 15 * MIB, "{counted:?}");
     assert!(counted.bytes_current < part.cast_signed(), "{counted:?}");
 }
+
+/// A lossless WebP of one pixel, which has the last of 2^16 groups of codes.
+#[test]
+fn codes_of_no_pixel_take_no_memory() {
+    let (mut bytes, mut n_bits) = (Vec::new(), 0);
+    let mut put = |number: u64, n: u32| {
+        for bit in (0..n).map(|i| number >> i & 1) {
+            if n_bits % 8 == 0 {
+                bytes.push(0_u8);
+            }
+            *bytes.last_mut().unwrap() |= u8::try_from(bit << (n_bits % 8)).unwrap();
+            n_bits += 1;
+        }
+    };
+    // The mark; sides of 1; no alpha, version 0; no transform, no cache; groups for squares of 4.
+    put(0x2f, 8);
+    put(0, 14 + 14 + 1 + 3);
+    put(0, 1 + 1);
+    put(1, 1);
+    put(0, 3);
+    // The image of groups, without a cache: codes of one symbol of 8 bits. Green and red are the number.
+    put(0, 1);
+    for symbol in [0xff, 0xff, 0, 0, 0] {
+        put(0b101, 3);
+        put(symbol, 8);
+    }
+    // Codes of one symbol of a bit.
+    for _ in 0..5 << 16 {
+        put(0b0001, 4);
+    }
+    put(0, 64);
+    let len = |n: usize| u32::try_from(n).unwrap().to_le_bytes();
+    let mut file = b"RIFF".to_vec();
+    file.extend(len(bytes.len().next_multiple_of(2) + 12));
+    file.extend(b"WEBPVP8L");
+    file.extend(len(bytes.len()));
+    file.extend(&bytes);
+    file.extend(vec![0; bytes.len() % 2]);
+    let (image, counted) = decoded(&file);
+    assert_eq!(image.unwrap().pixels(), [0; 3]);
+    assert!(counted.bytes_max < 2 * MIB, "{counted:?}");
+}

@@ -14,6 +14,8 @@ mod bits;
 mod codes;
 mod transforms;
 
+use std::ops::RangeInclusive;
+
 use self::bits::Bits;
 use self::codes::Code;
 use self::transforms::{Transform, sum};
@@ -23,8 +25,10 @@ const WRONG: &str = "its codes are wrong";
 
 /// The transform with few colours.
 const PALETTE: usize = 3;
-/// Bytes of codes; those of an intact image take a hundredth of that.
-const MOST_BYTES: usize = 64 << 20;
+/// Bytes of codes: as many as the pixels are counted for, within these bounds. Those of an intact image
+/// take a hundredth of that.
+const BYTES: RangeInclusive<usize> = 16 << 20..=64 << 20;
+const PIXEL_BYTES: usize = 12;
 
 /// Decodes the data of a chunk, whose head says these sides; pixels as in `transforms.rs`.
 pub(super) fn decode(data: &[u8], sides: [usize; 2]) -> Result<Vec<u32>, &'static str> {
@@ -118,7 +122,8 @@ type Group = [Code; 5];
 
 /// Which codes hold where.
 struct Groups {
-    groups: Vec<Option<Group>>,
+    /// Those that some square has.
+    groups: Vec<Group>,
     /// For squares of `1 << bits`; empty where all of the image has the same.
     of_squares: Vec<u16>,
     bits: u32,
@@ -143,31 +148,41 @@ impl Groups {
         let n_groups = of_squares.iter().max().map_or(1, |most| usize::from(*most) + 1);
         let mut is_used = vec![of_squares.is_empty(); n_groups];
         of_squares.iter().for_each(|&group| is_used[usize::from(group)] = true);
-        let (mut groups, mut n_bytes) = (Vec::with_capacity(n_groups), 0);
-        for is_used in is_used {
+        let most_bytes = width.saturating_mul(height).saturating_mul(PIXEL_BYTES);
+        let most_bytes = most_bytes.clamp(*BYTES.start(), *BYTES.end());
+        let (mut groups, mut n_bytes) = (Vec::new(), 0);
+        let mut places = vec![0_u16; n_groups];
+        for (is_used, place) in is_used.into_iter().zip(&mut places) {
             let alphabets = [256 + 24 + n_cached, 256, 256, 256, 40];
             let mut read = |i: usize| Code::read(bits, alphabets[i]).ok_or(WRONG);
             let group = [read(0)?, read(1)?, read(2)?, read(3)?, read(4)?];
             // One that nothing refers to must be sound, too.
-            let group = is_used.then_some(group);
-            n_bytes += group.iter().flatten().map(Code::n_bytes).sum::<usize>();
-            if n_bytes > MOST_BYTES {
+            if !is_used {
+                continue;
+            }
+            n_bytes += group.iter().map(Code::n_bytes).sum::<usize>();
+            if n_bytes > most_bytes {
                 return Err("its codes take too much memory");
             }
+            *place = groups.len() as u16;
             groups.push(group);
         }
+        of_squares.iter_mut().for_each(|group| *group = places[usize::from(*group)]);
         Ok(Self { groups, of_squares, bits: n_bits, columns })
     }
 
     /// Whether red, blue and alpha take no bits.
     fn are_of_green(&self) -> bool {
-        self.groups.iter().flatten().all(|group| group[1..4].iter().all(Code::is_single))
+        self.groups.iter().all(|group| group[1..4].iter().all(Code::is_single))
     }
 
     fn at(&self, x: usize, y: usize) -> Option<&Group> {
         let square = (y >> self.bits) * self.columns + (x >> self.bits);
-        let group = self.of_squares.get(square).copied().unwrap_or(0);
-        self.groups.get(usize::from(group))?.as_ref()
+        let group = match &self.of_squares[..] {
+            [] => 0,
+            of_squares => *of_squares.get(square)?,
+        };
+        self.groups.get(usize::from(group))
     }
 }
 
