@@ -117,8 +117,17 @@ pub struct Room {
 
 #[derive(Debug, Default)]
 struct Shared {
-    taken_bytes: Mutex<u64>,
-    given_back: Condvar,
+    taken: Mutex<Taken>,
+    changed: Condvar,
+}
+
+/// What is taken, and who may take next: images that fit do not pass a larger one that waits.
+#[derive(Debug, Default)]
+struct Taken {
+    bytes: u64,
+    /// The number of the next one to come, and that of the one whose turn it is.
+    next: u64,
+    turn: u64,
 }
 
 /// Memory that a large image may take until this is dropped.
@@ -167,8 +176,8 @@ impl Room {
     }
 
     /// Waits until so much is free, and what the sample takes besides, which is as long as other images
-    /// are being decoded; one that needs more than there is gets it when nobody else has any. `None` for
-    /// what a worker need not ask for. Whether an image is refused depends on `need_bytes` alone.
+    /// are being decoded, each in its turn; one that needs more than there is gets it when nobody else has
+    /// any. `None` for what a worker need not ask for. Whether an image is refused depends on `need_bytes` alone.
     pub(crate) fn take(
         &self,
         size: Size,
@@ -191,19 +200,26 @@ impl Room {
             return Ok(None);
         }
         let shared = &*self.shared;
-        let has_no_room = |taken: &mut u64| {
-            *taken > 0 && taken.saturating_add(need_bytes) > together_bytes
+        let mut taken = shared.taken();
+        let number = taken.next;
+        taken.next = number.wrapping_add(1);
+        let must_wait = |taken: &mut Taken| {
+            let has_room = taken.bytes.saturating_add(need_bytes) <= together_bytes;
+            taken.turn != number || taken.bytes > 0 && !has_room
         };
-        let taken = shared.given_back.wait_while(shared.taken(), has_no_room);
+        let taken = shared.changed.wait_while(taken, must_wait);
         let mut taken = taken.unwrap_or_else(PoisonError::into_inner);
-        *taken = taken.saturating_add(need_bytes);
+        taken.bytes = taken.bytes.saturating_add(need_bytes);
+        taken.turn = number.wrapping_add(1);
+        drop(taken);
+        shared.changed.notify_all();
         Ok(Some(Turn(shared, need_bytes)))
     }
 }
 
 impl Shared {
-    fn taken(&self) -> MutexGuard<'_, u64> {
-        self.taken_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -211,9 +227,9 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let Self(shared, bytes) = self;
         let mut taken = shared.taken();
-        *taken = taken.saturating_sub(*bytes);
+        taken.bytes = taken.bytes.saturating_sub(*bytes);
         drop(taken);
-        shared.given_back.notify_all();
+        shared.changed.notify_all();
     }
 }
 
@@ -279,7 +295,36 @@ mod tests {
             }
         });
         assert_eq!(most.into_inner(), 900 * MIB, "never two that are too much together");
-        assert_eq!(*room.shared.taken(), 0);
+        assert_eq!(room.shared.taken().bytes, 0);
+    }
+
+    /// Smaller images found room again and again, and a large one none.
+    #[test]
+    #[cfg_attr(target_family = "wasm", ignore = "it starts threads")]
+    fn images_that_fit_do_not_pass_a_larger_one_that_waits() {
+        let room = Room::new(limits(100, 100, 8));
+        let wait_until_there_are = |n: u64| {
+            while room.shared.taken().next < n {
+                std::thread::yield_now();
+            }
+        };
+        let order = Mutex::new(Vec::new());
+        let first = room.take(SIZE, 60 * MIB, || 0).unwrap().unwrap();
+        std::thread::scope(|threads| {
+            for (n_before, need) in [(1, 90), (2, 30)] {
+                let (room, order) = (&room, &order);
+                threads.spawn(move || {
+                    let turn = room.take(SIZE, need * MIB, || 0).unwrap().unwrap();
+                    order.lock().unwrap().push(need);
+                    drop(turn);
+                });
+                wait_until_there_are(n_before + 1);
+            }
+            assert!(order.lock().unwrap().is_empty(), "both wait");
+            drop(first);
+        });
+        assert_eq!(order.into_inner().unwrap(), [90, 30]);
+        assert_eq!(room.shared.taken().bytes, 0);
     }
 
     /// Sixty-four workers with an image of 256 MiB each took 16 GiB.
@@ -300,7 +345,7 @@ mod tests {
         let need = 24_000_000 / 2 * 3 * 3;
         let turns: Vec<_> =
             (0..8).map(|_| room.take(SIZE, need, || 0).unwrap().unwrap()).collect();
-        assert_eq!(*room.shared.taken(), 8 * need);
+        assert_eq!(room.shared.taken().bytes, 8 * need);
         drop(turns);
     }
 
@@ -309,7 +354,7 @@ mod tests {
     fn what_a_sample_takes_besides_its_image_is_waited_for() {
         let room = Room::new(limits(2048, 1024, 8));
         let turn = room.take(SIZE, 10 * MIB, || 40 * MIB).unwrap();
-        assert_eq!(*room.shared.taken(), 50 * MIB);
+        assert_eq!(room.shared.taken().bytes, 50 * MIB);
         drop(turn);
         assert!(room.take(SIZE, 10 * MIB, || 6 * MIB).unwrap().is_none());
         assert!(room.take(SIZE, MIB, || unreachable!("it is small")).unwrap().is_none());
