@@ -366,3 +366,41 @@ fn codes_of_no_pixel_take_no_memory() {
     assert_eq!(image.unwrap().pixels(), [0; 3]);
     assert!(counted.bytes_max < 2 * MIB, "{counted:?}");
 }
+
+/// Each number took a text of its own.
+#[test]
+fn numbers_of_a_text_take_no_memory() {
+    let mut file = b"P2 256 256 255\n".to_vec();
+    file.extend(b"7 1_0 255 ".repeat(1 << 15));
+    let (image, counted) = decoded(&file);
+    assert_eq!(image.unwrap().pixels()[..9], [7, 7, 7, 10, 10, 10, 255, 255, 255]);
+    assert!(counted.count_total < 100, "{counted:?}");
+}
+
+/// Each strip took a decoder, with its tables.
+#[test]
+fn strips_of_jpeg_share_a_decoder() {
+    let n = 500_u16;
+    let mut strip = jpeg_head(0xc0, None);
+    strip.extend([0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0, 0x3f, 0xff, 0xd9]);
+    let short = |value: u16| value.to_le_bytes().to_vec();
+    let all = |value: u16| value.to_le_bytes().repeat(n.into());
+    let tags = |at: u16| {
+        [
+            (256, 3, short(8)),
+            (257, 3, short(8 * n)),
+            (258, 3, short(8)),
+            (259, 3, short(7)),
+            (262, 3, short(1)),
+            (273, 3, all(at)),
+            (277, 3, short(1)),
+            (278, 3, short(8)),
+            (279, 3, all(u16::try_from(strip.len()).unwrap())),
+        ]
+    };
+    let at = u16::try_from(tiff(&tags(0), &[]).len()).unwrap();
+    let file = tiff(&tags(at), &strip);
+    let (image, counted) = decoded(&file);
+    assert!(image.unwrap().pixels().iter().all(|value| *value == 128));
+    assert!(counted.bytes_total < u64::from(n) * 2048, "{counted:?}");
+}

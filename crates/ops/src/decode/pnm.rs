@@ -187,16 +187,24 @@ impl Words<'_> {
 
 /// A number as Python's `int` reads it: a sign may stand before it, and single `_` between digits.
 fn integer(word: &[u8]) -> Option<i64> {
-    let text = std::str::from_utf8(word).ok()?;
-    let (sign, digits) = match text.split_at_checked(1) {
-        Some(("-", digits)) => (-1_i64, digits),
-        Some(("+", digits)) => (1, digits),
-        _ => (1, text),
+    let (sign, digits) = match word {
+        [b'-', digits @ ..] => (-1_i64, digits),
+        [b'+', digits @ ..] => (1, digits),
+        _ => (1, word),
     };
-    if digits.split('_').any(|part| part.is_empty()) || digits.starts_with(['+', '-']) {
-        return None;
+    let (mut value, mut is_digit) = (0_i64, false);
+    for byte in digits {
+        match byte {
+            b'0'..=b'9' => {
+                let digit = i64::from(byte.saturating_sub(b'0'));
+                value = value.checked_mul(10)?.checked_add(digit)?;
+            }
+            b'_' if is_digit => {}
+            _ => return None,
+        }
+        is_digit = *byte != b'_';
     }
-    digits.replace('_', "").parse::<i64>().ok()?.checked_mul(sign)
+    if is_digit { value.checked_mul(sign) } else { None }
 }
 
 /// Binary samples that are scaled.
@@ -282,6 +290,30 @@ fn without_comments(data: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_those_of_python() {
+        for (word, number) in [
+            ("0", Some(0)),
+            ("007", Some(7)),
+            ("-12", Some(-12)),
+            ("+1_2_3", Some(123)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("9223372036854775808", None),
+            ("", None),
+            ("-", None),
+            ("+-1", None),
+            ("_1", None),
+            ("-_1", None),
+            ("1_", None),
+            ("1__2", None),
+            ("1a", None),
+            ("\u{664}", None),
+        ] {
+            assert_eq!(integer(word.as_bytes()), number, "{word}");
+        }
+        assert_eq!(integer(b"1\xff"), None);
+    }
 
     /// As Pillow 12.3 and 13.0 do.
     #[test]

@@ -5,7 +5,7 @@
 //! fast one, or the one with libjpeg's pixels if its data are damaged. What has another head is refused, and
 //! so is a strip that is arithmetic-coded or progressive.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use bothends_core::sample::{Encoding, Record};
 use memchr::memmem;
@@ -32,6 +32,15 @@ pub(super) struct Jpeg<'a> {
     most_factors: Option<[usize; 2]>,
     /// What the scans of all strips or tiles may still visit: each else would have the work of a whole file.
     left: Cell<BlocksLeft>,
+    /// Memory for strips and tiles, one after the other.
+    kept: RefCell<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    decoder: ImageDecoder,
+    image: Image,
+    file: Vec<u8>,
 }
 
 /// Width and height that a strip or tile must have.
@@ -78,8 +87,9 @@ impl<'a> Jpeg<'a> {
             (6, None) => None,
             (_, _) => Some([1, 1]),
         };
-        let (tables, left) = (directory.jpeg_tables, Cell::default());
-        Ok(Self { tables, colours, n_components, most_factors, left })
+        let tables = directory.jpeg_tables;
+        let (left, kept) = (Cell::default(), RefCell::default());
+        Ok(Self { tables, colours, n_components, most_factors, left, kept })
     }
 
     /// Whether strips and tiles are decoded to four inks, and not to RGB.
@@ -99,41 +109,42 @@ impl<'a> Jpeg<'a> {
         expected: Expected,
         out: &mut [u8],
     ) -> Result<(), SampleFault> {
-        let mut file = SOI.to_vec();
+        let Kept { decoder, image, file } = &mut *self.kept.borrow_mut();
+        file.clear();
+        file.extend_from_slice(&SOI);
         file.extend_from_slice(self.colours);
         if !self.tables.is_empty() {
-            copy_segments(self.tables, &mut file)?;
+            copy_segments(self.tables, file)?;
         }
-        let rest = copy_segments(strip, &mut file)?;
+        let rest = copy_segments(strip, file)?;
         file.extend_from_slice(rest);
         // libtiff hands this to libjpeg when a strip has ended.
         file.extend_from_slice(&EOI);
-        let record = Record::new(&file, Encoding::Image);
+        let record = Record::new(file, Encoding::Image);
         let picture = Picture::open(record).map_err(in_strip)?;
-        let picture = picture.ok_or(damaged("a strip or tile is not a JPEG"))?;
+        let picture = picture.ok_or_else(|| damaged("a strip or tile is not a JPEG"))?;
         self.check(picture.frame(), expected)?;
         if self.n_components == 4 {
-            return inks(picture, expected, out);
+            return inks(&mut decoder.jpeg, picture, expected, out);
         }
-        let mut image = Image::default();
-        let mut decoder = ImageDecoder::default();
-        let decoded = decoder.decode_picture(picture, &mut image);
+        let decoded = decoder.decode_picture(picture, image);
         if let Err(fault) = decoded {
             let mut left = self.left.get();
-            let to = (&mut left, &mut image);
+            let to = (&mut left, &mut *image);
             let recovered = decoder.recover_within(record, fault.clone(), to);
             self.left.set(left);
             if recovered.is_err() {
-                let cut = self.cut(&file, rest).ok_or_else(|| in_strip(fault.clone()))?;
+                let cut = self.cut(file, rest).ok_or_else(|| in_strip(fault.clone()))?;
                 let record = Record::new(&cut, Encoding::Image);
-                let to = (&mut left, &mut image);
+                let to = (&mut left, &mut *image);
                 let recovered = decoder.recover_within(record, fault, to);
                 self.left.set(left);
                 recovered.map_err(in_strip)?;
             }
         }
         let rows = image.pixels().get(..out.len());
-        out.copy_from_slice(rows.ok_or(damaged("a strip or tile has too few rows"))?);
+        let rows = rows.ok_or_else(|| damaged("a strip or tile has too few rows"));
+        out.copy_from_slice(rows?);
         Ok(())
     }
 
@@ -182,13 +193,13 @@ impl<'a> Jpeg<'a> {
 
 /// Decodes four components of equal size as they are stored.
 fn inks(
+    decoder: &mut Decoder,
     picture: Picture<'_>,
     expected: Expected,
     out: &mut [u8],
 ) -> Result<(), SampleFault> {
-    let mut decoder = Decoder::default();
     let whole = Region::whole(picture.frame().size);
-    picture.decode(&mut decoder, &whole, Chroma::AsStored).map_err(in_strip)?;
+    picture.decode(decoder, &whole, Chroma::AsStored).map_err(in_strip)?;
     let width = expected.width;
     for (y, row) in out.chunks_exact_mut(width.saturating_mul(4)).enumerate() {
         for (i, plane) in decoder.planes().iter().take(4).enumerate() {
@@ -273,6 +284,7 @@ mod tests {
             n_components: 3,
             most_factors: Some([1, 1]),
             left: Cell::new(BlocksLeft::new(2 * 8196)),
+            kept: RefCell::default(),
         };
         let expected = Expected { width: 16, height: 16, most_height: 16 };
         let mut out = [0; 16 * 16 * 3];

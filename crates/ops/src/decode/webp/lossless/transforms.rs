@@ -79,21 +79,25 @@ fn with_parts(pixel: u32, parts: u32) -> u32 {
 
 fn predict(pixels: &mut [u32], width: usize, bits: u32, modes: &[u32]) {
     let columns = width.div_ceil(1 << bits);
-    for at in 0..pixels.len() {
-        let (x, y) = (at % width, at / width);
-        let predicted = match (x, y) {
-            (0, 0) => BLACK,
-            (_, 0) => pixels[at - 1],
-            (0, _) => pixels[at - width],
-            _ => {
-                let mode = modes[(y >> bits) * columns + (x >> bits)] >> 8 & 15;
+    let mut last = BLACK;
+    for pixel in pixels.iter_mut().take(width) {
+        last = sum(*pixel, last);
+        *pixel = last;
+    }
+    for y in 1..pixels.len() / width {
+        let first = y * width;
+        pixels[first] = sum(pixels[first], pixels[first - width]);
+        let squares = (0..width).step_by(1 << bits);
+        for (start, mode) in squares.zip(&modes[(y >> bits) * columns..]) {
+            let mode = mode >> 8 & 15;
+            let end = width.min(start + (1 << bits));
+            for at in first + start.max(1)..first + end {
                 // To the right of the last one lies the first of this row.
                 let above = at - width;
                 let near = [at - 1, above, above + 1, above - 1].map(|at| pixels[at]);
-                of_mode(mode, near)
+                pixels[at] = sum(pixels[at], of_mode(mode, near));
             }
-        };
-        pixels[at] = sum(pixels[at], predicted);
+        }
     }
 }
 
