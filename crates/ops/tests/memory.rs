@@ -117,7 +117,8 @@ fn restart_markers_that_no_block_needs_take_no_memory() {
     const SCAN: [u8; 10] = [0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0];
     const DC_SCAN: [u8; 10] = [0xff, 0xda, 0, 8, 1, 1, 0, 0, 0, 0];
     const AC_SCAN: [u8; 10] = [0xff, 0xda, 0, 8, 1, 1, 0, 1, 63, 0];
-    let flood: Vec<u8> = (0..1 << 20).flat_map(|i| [0xff, 0xd0 | i as u8 & 7]).collect();
+    let eight: Vec<u8> = (0xd0..=0xd7).flat_map(|marker| [0xff, marker]).collect();
+    let flood = eight.repeat(1 << 17);
     for interval in [None, Some(1)] {
         let mut baseline = jpeg_head(0xc0, interval);
         baseline.extend(SCAN);
@@ -196,7 +197,7 @@ fn a_million_strips_take_a_few_bytes_each() {
     };
     // Strips are read in the order of their places, those at one place in the order of the list.
     let n = 1 << 20;
-    let by_turns = |i: usize| if i % 4 == 0 { 3 } else { [8, 7, 6][i % 3] };
+    let by_turns = |i: usize| if i.is_multiple_of(4) { 3 } else { [8, 7, 6][i % 3] };
     let mut offsets: Vec<u8> = (0..n).map(by_turns).collect();
     offsets[5] = 11;
     let file = tiff(&grey(2, 1, offsets), &[]);
@@ -267,7 +268,7 @@ fn packed_texts_share_their_memory() {
     let (image, counted) = decoded(&png(2000));
     assert_eq!(image.unwrap().pixels(), [0x55; 3]);
     // Except for the tables of each one's codes.
-    assert!(counted.bytes_total < 2000 * 32 << 10, "{counted:?}");
+    assert!(counted.bytes_total < 2000 * MIB / 32, "{counted:?}");
 }
 
 /// The work for each is that of a kilobyte, of which there may be 64 million in all.

@@ -179,8 +179,7 @@ impl Layout<'_> {
     /// Strip or tile number `nth` of these sides, from left to right and from the top, plane by plane, and
     /// from the beginning again.
     fn nth(&self, [width, height]: [usize; 2], nth: usize) -> Part {
-        let across = self.width.div_ceil(width).max(1);
-        let down = self.height.div_ceil(height).max(1);
+        let [across, down] = self.grid([width, height]);
         let (row, column) = (nth.div_euclid(across), nth.rem_euclid(across));
         let x = column.saturating_mul(width);
         let y = row.rem_euclid(down).saturating_mul(height);
@@ -191,6 +190,11 @@ impl Layout<'_> {
             height: height.min(self.height.saturating_sub(y)),
             plane: row.div_euclid(down),
         }
+    }
+
+    /// Strips or tiles of these sides, across and down.
+    fn grid(&self, [width, height]: [usize; 2]) -> [usize; 2] {
+        [self.width.div_ceil(width).max(1), self.height.div_ceil(height).max(1)]
     }
 
     /// libtiff's way: every part has its place and its length.
@@ -224,52 +228,36 @@ impl Layout<'_> {
         self.check_ycbcr(width, stated)?;
         let (mut data, mut work) = (Vec::new(), self.work(bytes));
         let mut places = offsets.iter().zip(counts);
-        for plane in 0..self.kind.n_planes {
-            for y in (0..self.height).step_by(height) {
-                for x in (0..self.width).step_by(width) {
-                    let part = Part {
-                        x,
-                        y,
-                        width: width.min(self.width.saturating_sub(x)),
-                        height: height.min(self.height.saturating_sub(y)),
-                        plane,
-                    };
-                    let place = places
-                        .next()
-                        .ok_or_else(|| damaged("a strip or tile is missing"))?;
-                    let (Ok(at), Ok(len)) =
-                        (usize::try_from(place.0), usize::try_from(place.1))
-                    else {
-                        return Err(damaged(SHORT));
-                    };
-                    let packed = bytes.get(at..).and_then(|rest| rest.get(..len));
-                    let rows = if is_tiled { height } else { part.height };
-                    let (n_bytes, _) = self.kind.part_bytes(width, rows);
-                    let unpacked = n_bytes.saturating_add(codec.overhead());
-                    work.take(len.saturating_add(unpacked))?;
-                    data.clear();
-                    data.resize(n_bytes, 0);
-                    let expected = Expected { width, height: rows, most_height };
-                    let packed = packed.ok_or_else(|| damaged(SHORT))?;
-                    let unpacked = codec.unpack(packed, expected, &mut data);
-                    match &self.kind.ycbcr {
-                        Some(ycbcr) => {
-                            // Pillow asks libtiff to go on; what is missing is zero.
-                            if unpacked.is_ok() {
-                                codec.undo_predictor(
-                                    &mut data,
-                                    stride,
-                                    self.kind.sample,
-                                )?;
-                            }
-                            self.place_ycbcr(ycbcr, (&data, width), part, out);
-                        }
-                        None => {
-                            unpacked?;
-                            codec.undo_predictor(&mut data, stride, self.kind.sample)?;
-                            self.place(&data, stride, part, out);
-                        }
+        let [across, down] = self.grid([width, height]);
+        let n_parts = across.saturating_mul(down).saturating_mul(self.kind.n_planes);
+        for part in (0..n_parts).map(|nth| self.nth([width, height], nth)) {
+            let place = places.next();
+            let place = place.ok_or_else(|| damaged("a strip or tile is missing"))?;
+            let [Ok(at), Ok(len)] = [place.0, place.1].map(usize::try_from) else {
+                return Err(damaged(SHORT));
+            };
+            let packed = bytes.get(at..).and_then(|rest| rest.get(..len));
+            let rows = if is_tiled { height } else { part.height };
+            let (n_bytes, _) = self.kind.part_bytes(width, rows);
+            let unpacked = n_bytes.saturating_add(codec.overhead());
+            work.take(len.saturating_add(unpacked))?;
+            data.clear();
+            data.resize(n_bytes, 0);
+            let expected = Expected { width, height: rows, most_height };
+            let packed = packed.ok_or_else(|| damaged(SHORT))?;
+            let unpacked = codec.unpack(packed, expected, &mut data);
+            match &self.kind.ycbcr {
+                Some(ycbcr) => {
+                    // Pillow asks libtiff to go on; what is missing is zero.
+                    if unpacked.is_ok() {
+                        codec.undo_predictor(&mut data, stride, self.kind.sample)?;
                     }
+                    self.place_ycbcr(ycbcr, (&data, width), part, out);
+                }
+                None => {
+                    unpacked?;
+                    codec.undo_predictor(&mut data, stride, self.kind.sample)?;
+                    self.place(&data, stride, part, out);
                 }
             }
         }

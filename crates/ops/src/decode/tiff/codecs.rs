@@ -18,7 +18,7 @@ pub(super) enum Codec<'a> {
     /// In some way that libtiff reads.
     Packed(Packed),
     /// Each strip or tile is a JPEG, which gives RGB or inks.
-    Jpeg(Jpeg<'a>),
+    Jpeg(Box<Jpeg<'a>>),
     /// All of it is one JPEG, in a way that was given up.
     OldJpeg(OldJpeg),
 }
@@ -64,7 +64,7 @@ impl<'a> Codec<'a> {
             4 => Method::Fax4,
             5 => Method::Lzw,
             6 => return OldJpeg::of(directory, bytes).map(Self::OldJpeg),
-            7 => return Jpeg::of(directory).map(Self::Jpeg),
+            7 => return Jpeg::of(directory).map(|it| Self::Jpeg(Box::new(it))),
             8 | 32_946 => Method::Deflate,
             32_773 => Method::PackBits,
             34_925 => return Err(unsupported("LZMA-compressed")),

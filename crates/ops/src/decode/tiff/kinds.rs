@@ -9,6 +9,9 @@ use crate::error::SampleFault;
 /// Samples of a pixel at most.
 const MOST_SAMPLES: u32 = 6;
 
+/// Numbers of a list by sample that tell as much as all that there are: one more than there may be.
+const TELLING: usize = 7;
+
 /// What the pixels are, and how they are stored.
 #[derive(Debug)]
 pub(super) struct Kind {
@@ -48,9 +51,8 @@ impl Values {
         let one = |tag, default| directory.one(tag).unwrap_or(default);
         let all = |tag| directory.all(tag).unwrap_or(Numbers::NONE);
         let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-        // One more than there may be tells as much as all that there are.
         let first = |numbers: Numbers<'_>| -> Vec<u32> {
-            numbers.iter().take(MOST_SAMPLES as usize + 1).map(small).collect()
+            numbers.iter().take(TELLING).map(small).collect()
         };
         let mut formats = all(tag::SAMPLE_FORMAT).iter().map(small);
         let format = formats.next().unwrap_or(1);
