@@ -54,8 +54,8 @@ pub use self::store::packer::{Packed, Packer};
 pub use self::store::rebuild;
 pub use self::store::stored::{Stored, unpack};
 
+pub(crate) use self::entropy::blocks_left::BlocksLeft;
 pub(crate) use self::file::frame::ColourModel;
-pub(crate) use self::lenient::BlocksLeft;
 pub(crate) use self::rows::PixelRows;
 
 use std::fmt::Display;

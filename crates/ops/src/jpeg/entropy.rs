@@ -16,5 +16,6 @@ pub(crate) mod point;
 pub(crate) mod entry_points;
 pub(crate) mod sequential;
 
+pub(crate) mod blocks_left;
 pub(crate) mod progressive;
 pub(crate) mod whole;

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Refused where Pillow goes on, by name: lossless files, and files whose scans are too many for
-//! their size ([`MOST_BLOCKS`]; libjpeg has no bound). See `opening.rs` for the reverse.
+//! their size ([`BlocksLeft`]; libjpeg has no bound). See `opening.rs` for the reverse.
 //! Coefficients of the whole image are held, whatever the kind of file: within what
 //! [`Frame::need_bytes`] counts.
 
@@ -38,44 +38,18 @@ use self::stream::{Pieces, Stop, Stream, fault};
 use super::coefficients::Coefficients;
 use super::damaged;
 use super::decoder::Decoder;
+use super::entropy::blocks_left::BlocksLeft;
 use super::file::frame::Frame;
 use super::file::header::{Quantisation, colour_model};
 use super::planes::{Chroma, McuBox, Region};
 use super::transform::idct::Steps;
 use crate::error::SampleFault;
 
-/// Most blocks that the scans of a file may visit, and the fewest that one after the first is counted
-/// for: seconds of work. The largest image may have thirty scans of all its blocks, any image 32,768.
-const MOST_BLOCKS: usize = 1 << 27;
+/// The fewest blocks that a scan after the first one is counted for: any image may have 32,768 scans.
 const FEWEST_BLOCKS: usize = 1 << 12;
 
 /// What a block counts for in later arithmetic-coded scans, which cost time without taking a byte.
 const ARITHMETIC_PARTS: usize = 16;
-
-/// Blocks that scans may still visit: those of one file, whether it is a JPEG or has several in it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BlocksLeft(usize);
-
-impl Default for BlocksLeft {
-    fn default() -> Self {
-        Self(MOST_BLOCKS)
-    }
-}
-
-impl BlocksLeft {
-    /// Takes those that a scan visits, if there are as many.
-    pub(crate) fn take(&mut self, n: usize) -> Option<()> {
-        self.0 = self.0.checked_sub(n)?;
-        Some(())
-    }
-}
-
-#[cfg(test)]
-impl BlocksLeft {
-    pub(crate) fn new(n: usize) -> Self {
-        Self(n)
-    }
-}
 
 /// What came of a file.
 #[derive(Debug)]

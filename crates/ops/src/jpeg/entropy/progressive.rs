@@ -13,6 +13,7 @@
 use std::ops::Range;
 
 use super::bits::{Bits, Restart, ScanData, n_restarts};
+use super::blocks_left::BlocksLeft;
 use super::lookup::Lookup;
 use crate::error::SampleFault;
 use crate::jpeg::block::Block;
@@ -23,7 +24,7 @@ use crate::jpeg::file::frame::{BLOCK, Component, Frame, MAX_MCU_BLOCKS, Process}
 use crate::jpeg::file::header::{self, Next, Tables};
 use crate::jpeg::transform::idct::Steps;
 use crate::jpeg::zigzag::place_of;
-use crate::jpeg::{BlocksLeft, Broken, damaged, unreadable, unsupported};
+use crate::jpeg::{Broken, damaged, unreadable, unsupported};
 
 /// Most scans of a file. Real files have about ten; a hostile one may hold thousands of empty
 /// scans, each of which costs a pass over all coefficients.
