@@ -30,6 +30,9 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const ANSWER_WITHIN: Duration = Duration::from_secs(4);
 /// Keys that the server looks at for one part of a listing.
 const SCAN_COUNT: u32 = 1000;
+/// Keys that a server is asked for to find out whether it has them all: with nine tenths of a cluster's, it would
+/// have all of these once in a thousand times.
+const N_PROBES: u32 = 64;
 /// What a server says of its cluster: some twenty lines.
 const LONGEST_INFO: usize = 16 << 10;
 /// The longest part of a listing that is read: keys that name files have at most 4,095 bytes each.
@@ -283,8 +286,32 @@ impl Redis {
         Ok(Identity { len, modified: None, etag: None })
     }
 
-    /// A node of a cluster lists its own keys alone: a part of the data set, and nobody would notice.
-    async fn refuse_part_of_cluster(&self, place: &str) -> Result<(), StorageError> {
+    /// A node of a cluster lists its own keys alone: a part of the data set, and nobody would notice. A server that does
+    /// not say whether it is one, as its user may not ask, shows it by keys that it has not: of random ones with the
+    /// prefix, a node has only its share, and whoever lists may ask for lengths.
+    async fn refuse_part_of_cluster(&self, prefix: &str) -> Result<(), StorageError> {
+        let place = self.shown(prefix);
+        match retried(&place, || self.n_nodes(&place)).await? {
+            Some(0 | 1) => return Ok(()),
+            Some(_) => return Err(StorageError::Refused { place, why: in_cluster() }),
+            None => {}
+        }
+        let random = RandomState::new();
+        let start = self.key(prefix);
+        let keys = (0..N_PROBES).map(|n| format!("{start}{:016x}", random.hash_one(n)));
+        let keys: Vec<_> = keys.collect();
+        match retried(&place, || self.lengths(&keys, &place)).await {
+            Err(StorageError::Denied { place, .. }) => Err(StorageError::Denied {
+                place,
+                why: "the server does not say whether it is part of a cluster".to_owned(),
+                remedy: "allow the user CLUSTER INFO (ACL SETUSER with +cluster|info)",
+            }),
+            asked => asked.map(drop),
+        }
+    }
+
+    /// How many nodes with keys the server's cluster has; nothing where it does not say.
+    async fn n_nodes(&self, place: &str) -> Result<Option<u64>, StorageError> {
         let request = cmd("CLUSTER").arg("INFO").get_packed_command();
         let asked = async {
             let mut replies = self.values.ask(&request, LONGEST_INFO).await?;
@@ -292,14 +319,16 @@ impl Redis {
             self.values.end(replies)?;
             Ok::<_, Failed>(info)
         };
+        let failed = match asked.await {
+            Ok(info) => return Ok(n_nodes(&info)),
+            Err(failed) => failed,
+        };
         // Most servers are in no cluster, and say so by an error.
-        let n_nodes = asked.await.map_or(1, |info| n_nodes(&info));
-        match n_nodes {
-            0 | 1 => Ok(()),
-            _ => {
-                Err(StorageError::Refused { place: place.to_owned(), why: in_cluster() })
-            }
+        if matches!(&failed, Failed::ToAnswer(error) if is_no_cluster(error)) {
+            return Ok(Some(1));
         }
+        let error = self.failed(place, &failed);
+        if error.is_transient() { Err(error) } else { Ok(None) }
     }
 
     /// One step of a listing: keys that were not seen, with the lengths of those that are strings.
@@ -386,8 +415,7 @@ impl Objects for Redis {
             let listed = match self.scan(&mut scan, prefix).await {
                 // After it, so that a server that is not there is waited for once.
                 Ok(listed) if is_first => {
-                    let place = self.shown(prefix);
-                    self.refuse_part_of_cluster(&place).await.map(|()| listed)
+                    self.refuse_part_of_cluster(prefix).await.map(|()| listed)
                 }
                 listed => listed,
             };
@@ -525,10 +553,17 @@ fn in_cluster() -> String {
 }
 
 /// How many nodes have keys, as `CLUSTER INFO` says.
-fn n_nodes(info: &[u8]) -> u64 {
+fn n_nodes(info: &[u8]) -> Option<u64> {
     let info = String::from_utf8_lossy(info);
     let size = info.lines().find_map(|line| line.strip_prefix("cluster_size:"));
-    size.and_then(|size| size.trim().parse().ok()).unwrap_or(1)
+    size.and_then(|size| size.trim().parse().ok())
+}
+
+/// Whether a server that is asked for its cluster says that it is in none, or knows none.
+fn is_no_cluster(error: &RedisError) -> bool {
+    let text = error.detail().unwrap_or_default().to_ascii_lowercase();
+    let words = ["cluster support disabled", "cluster is disabled", "unknown command"];
+    error.code() == Some("ERR") && words.iter().any(|words| text.contains(words))
 }
 
 /// A pattern that matches the text itself.
