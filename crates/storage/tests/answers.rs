@@ -53,6 +53,12 @@ fn what_a_store_refuses_is_one_line_with_the_remedy() {
             "InternalError",
             "broke off (the server answered 500 InternalError)",
         ),
+        (
+            "400 Bad",
+            "KMS.ThrottlingException",
+            "the store limits requests for `s3://data/x/a`",
+        ),
+        ("400 Bad", "RequestTimeout", "broke off (the server answered 400 RequestTimeo"),
     ] {
         let (at, asked) = server(move |_, line| s3_error(line, status, code));
         let objects = open("s3://data/x", &options(at));
@@ -60,7 +66,9 @@ fn what_a_store_refuses_is_one_line_with_the_remedy() {
         assert!(error.contains(words), "{error}");
         // A fetch is one request: who asked decides whether it is made again.
         assert_eq!(asked.load(Ordering::SeqCst), 1);
-        let is_final = !status.starts_with('5') && !status.starts_with("416");
+        let is_final = !status.starts_with('5')
+            && !status.starts_with("416")
+            && !["KMS.ThrottlingException", "RequestTimeout"].contains(&code);
         if is_final {
             let view = View::start(objects).unwrap();
             let error = one_line(&view.identity("a").unwrap_err());

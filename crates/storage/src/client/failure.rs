@@ -134,11 +134,18 @@ impl Status {
     }
 
     fn is_throttled(&self) -> bool {
-        self.status == 429 || self.status == 503 || self.is(&THROTTLED)
+        // Services that the store asks say it with their names in front and a status of 400, as
+        // `KMS.ThrottlingException` does.
+        let ends = ["ThrottlingException", "RateExceededException"];
+        let is_of_service = |code: &str| ends.iter().any(|end| code.ends_with(end));
+        self.status == 429
+            || self.status == 503
+            || self.is(&THROTTLED)
+            || self.code.as_deref().is_some_and(is_of_service)
     }
 
     fn is_of_server(&self) -> bool {
-        self.status >= 500 || self.status == 408
+        self.status >= 500 || self.status == 408 || self.is(&PASSING)
     }
 
     /// The status and the server's word for it.
@@ -167,6 +174,9 @@ impl Status {
             return StorageError::Throttled { place, retry_after: self.retry_after };
         }
         let why = self.words();
+        if self.is_of_server() {
+            return StorageError::Broken { place, why };
+        }
         let denied = |remedy| StorageError::Denied {
             place: place.clone(),
             why: why.clone(),
@@ -189,7 +199,6 @@ impl Status {
             404 => StorageError::NotFound { place },
             412 => StorageError::Changed { place },
             416 => StorageError::TooShort { place, end },
-            408 | 500.. => StorageError::Broken { place, why },
             _ => StorageError::Refused { place, why },
         }
     }
@@ -208,14 +217,10 @@ const WRONG_REGION: [&str; 4] = [
 const NO_BUCKET: [&str; 3] = ["NoSuchBucket", "InvalidBucketName", "ContainerNotFound"];
 const EXPIRED: [&str; 3] =
     ["ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"];
-const THROTTLED: [&str; 6] = [
-    "SlowDown",
-    "ServerBusy",
-    "Throttling",
-    "ThrottlingException",
-    "RequestLimitExceeded",
-    "TooManyRequests",
-];
+const THROTTLED: [&str; 5] =
+    ["SlowDown", "ServerBusy", "Throttling", "RequestLimitExceeded", "TooManyRequests"];
+/// What S3 says with a status of 400 or 409 of what it takes a moment later.
+const PASSING: [&str; 2] = ["RequestTimeout", "OperationAborted"];
 const WRONG_CLOCK: [&str; 1] = ["RequestTimeTooSkewed"];
 const WRONG_KEYS: [&str; 8] = [
     "InvalidAccessKeyId",
@@ -311,6 +316,10 @@ mod tests {
                 "limits requests for `s3://b/a`; try again later, or lower",
             ),
             (500, "InternalError", "broke off (the server answered 500 InternalError)"),
+            (400, "KMS.ThrottlingException", "limits requests for `s3://b/a`; try"),
+            (400, "KMS.RequestRateExceededException", "limits requests for `s3://b/a`"),
+            (400, "RequestTimeout", "broke off (the server answered 400 RequestTimeout)"),
+            (409, "OperationAborted", "broke off (the server answered 409 Operation"),
             (412, "PreconditionFailed", "`s3://b/a` changed while"),
             (416, "InvalidRange", "ends before byte 9"),
             (400, "Odd", "cannot read `s3://b/a`: the server answered 400 Odd"),
