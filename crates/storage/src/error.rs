@@ -67,6 +67,14 @@ pub enum StorageError {
         /// What the system said.
         why: String,
     },
+    /// No connection, as this process has as many files open as it may.
+    #[error(
+        "no connection for `{place}`: this process may not open more files; raise the limit on open files (ulimit -n), or lower the number of requests in flight"
+    )]
+    OpenFiles {
+        /// The object or location.
+        place: String,
+    },
     /// No trusted connection.
     #[error(
         "no trusted TLS connection with {host} for `{place}` ({why}); check the address, or give the server's CA certificate (SSL_CERT_FILE)"
@@ -143,6 +151,7 @@ impl StorageError {
         matches!(
             self,
             Self::Unreachable { .. }
+                | Self::OpenFiles { .. }
                 | Self::Throttled { .. }
                 | Self::Broken { .. }
                 | Self::TimedOut { .. }

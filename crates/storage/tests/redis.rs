@@ -80,11 +80,9 @@ fn database(
 }
 
 fn listed(at: SocketAddr) -> Result<usize, StorageError> {
-    let view = View::start(open(
-        &format!("redis://{at}/0?prefix=x/"),
-        &Options::default(),
-    ))
-    .unwrap();
+    let view =
+        View::start(open(&format!("redis://{at}/0?prefix=x/"), &Options::default()))
+            .unwrap();
     let listed = view.list("").map(|entries| entries.len());
     listed.map_err(|error| StorageError::of(&error).unwrap())
 }

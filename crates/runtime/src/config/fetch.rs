@@ -78,6 +78,11 @@ impl FetchBounds {
         Duration::from_secs(self.patience_s.unwrap_or(Self::PATIENCE_S).into())
     }
 
+    /// The most requests in flight.
+    pub(crate) fn most_requests(self) -> u32 {
+        self.requests.unwrap_or(FetchConfig::default().max_requests)
+    }
+
     /// What the queue is told that has so many bytes of memory.
     pub(crate) fn within(self, room_bytes: u64, seed: u64) -> FetchConfig {
         let patience_ns = u64::try_from(self.patience().as_nanos()).unwrap_or(u64::MAX);

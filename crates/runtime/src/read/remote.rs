@@ -28,10 +28,12 @@ use twox_hash::XxHash3_64;
 
 use crate::config::cache::CacheSize;
 use crate::config::run::{ReadConfig, RunConfig, SideIndexUse};
+use crate::error::RuntimeError;
 use crate::read::place::{Looking, root_and_target};
 use crate::read::remote::cache::Kept;
 use crate::read::supplied::{Failure, Unmade};
 use crate::threads::shutdown::{PATIENCE, Stop};
+use crate::threads::ulimits::requests_at_once;
 
 /// How long the store may be silent during one attempt at a read, and during all of them together.
 const ATTEMPT: Duration = Duration::from_secs(5);
@@ -63,7 +65,7 @@ pub(crate) struct Remote {
     listed: Duration,
     /// What is kept of it on a local disk.
     cache: Option<Arc<Kept>>,
-    /// The most requests in flight, where the user bounds them.
+    /// The most requests in flight, where the user or the limit on open files bounds them.
     most_requests: Option<u32>,
     /// How long it may be gone.
     patience: Duration,
@@ -247,6 +249,27 @@ impl Remote {
         };
         self.cache = Some(Arc::new(kept));
         (self, note)
+    }
+
+    /// Leaves connections a descriptor each, of those that this process may have; one line for the user where these are
+    /// too few for all requests.
+    ///
+    /// # Errors
+    /// [`RuntimeError::OpenFiles`].
+    pub(crate) fn bound_requests(
+        &mut self,
+        config: &RunConfig,
+    ) -> Result<Option<String>, RuntimeError> {
+        let wanted = config.read.fetch.most_requests();
+        let bound = requests_at_once(wanted, config.devices.len())?;
+        let Some((n, note)) = bound else { return Ok(None) };
+        self.most_requests = Some(n);
+        Ok(Some(note))
+    }
+
+    /// The most requests in flight, where the user or the limit on open files bounds them.
+    pub(crate) fn most_requests(&self) -> Option<u32> {
+        self.most_requests
     }
 
     /// The cache of fetched records.

@@ -141,8 +141,9 @@ impl Source {
         };
         let cache = config.cache.as_deref();
         let remote_note = remote.as_ref().and_then(|_| remote::note(&config.read, cache));
-        let (remote, cache_note) = remote.map(|it| it.with_cache(config)).unzip();
-        let notes = notes.into_iter().chain(kept_open.note);
+        let (mut remote, cache_note) = remote.map(|it| it.with_cache(config)).unzip();
+        let few_note = remote.as_mut().map(|it| it.bound_requests(config)).transpose()?;
+        let notes = notes.into_iter().chain(kept_open.note).chain(few_note.flatten());
         let n_ids = n_samples.saturating_mul(u64::from(config.repeat));
         Ok(Self {
             side_index: is_indexed.then(|| Arc::new(SideIndex::open(side_index_place))),

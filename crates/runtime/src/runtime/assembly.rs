@@ -16,6 +16,7 @@ use crate::collect::bell::bell;
 use crate::collect::collector::{Collector, Command};
 use crate::collect::line::{Line, device_idx, place};
 use crate::collect::work::Work;
+use crate::config::fetch::FetchBounds;
 use crate::config::run::{ReadConfig, RunConfig};
 use crate::devices::reach::{Awaiting, Entrance};
 use crate::devices::seat::Seated;
@@ -232,7 +233,10 @@ impl Runtime {
                 remote: Arc::clone(remote),
                 fetcher,
                 room_bytes: self.fetched,
-                bounds: self.config.read.fetch,
+                bounds: FetchBounds {
+                    requests: remote.most_requests(),
+                    ..self.config.read.fetch
+                },
                 ahead: shared.ahead.clone(),
                 jobs,
                 tasks,

@@ -16,6 +16,8 @@ use crate::StorageError;
 pub(crate) enum Failure {
     /// No connection.
     Unreachable { host: String, why: String },
+    /// No connection, as there are too many open files.
+    OpenFiles,
     /// A connection that is not trusted.
     Tls { host: String, why: String },
     /// The connection broke.
@@ -77,7 +79,7 @@ impl Failure {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { why, .. } => !why.contains(UNKNOWN_NAME),
-            Self::Broken(_) | Self::TimedOut(_) => true,
+            Self::OpenFiles | Self::Broken(_) | Self::TimedOut(_) => true,
             Self::Status(status) => status.is_throttled() || status.is_of_server(),
             Self::Tls { .. } | Self::Unusable(_) => false,
         }
@@ -99,6 +101,7 @@ impl Failure {
             Self::Unreachable { host, why } => {
                 StorageError::Unreachable { place, host, why }
             }
+            Self::OpenFiles => StorageError::OpenFiles { place },
             Self::Tls { host, why } => StorageError::Tls { place, host, why },
             Self::Broken(why) => StorageError::Broken { place, why },
             Self::TimedOut(after) => StorageError::TimedOut { place, after },
@@ -263,6 +266,9 @@ fn word(text: &str) -> Option<String> {
 
 /// Why the system could not connect.
 pub(super) fn no_connection(host: String, error: &io::Error) -> Failure {
+    if is_open_files(error) {
+        return Failure::OpenFiles;
+    }
     let text = error.to_string();
     // What `getaddrinfo` says has no kind of its own.
     let is_unknown = ["Name or service not known", "No address associated", "not known"]
@@ -270,6 +276,13 @@ pub(super) fn no_connection(host: String, error: &io::Error) -> Failure {
         .any(|words| text.contains(words));
     let why = if is_unknown { UNKNOWN_NAME.to_owned() } else { text };
     Failure::Unreachable { host, why }
+}
+
+/// Whether this process, or this machine, has as many files open as it may: no server can be blamed for that.
+pub(crate) fn is_open_files(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
 /// Why a connection ended, by what lies at the bottom of hyper's error.

@@ -343,6 +343,7 @@ fn failed((trouble, host): Failure, place: &str) -> StorageError {
     let place = place.to_owned();
     match trouble {
         Trouble::Unreachable(why) => StorageError::Unreachable { place, host, why },
+        Trouble::OpenFiles => StorageError::OpenFiles { place },
         Trouble::Tls(why) => StorageError::Tls { place, host, why },
         Trouble::Denied(why) => StorageError::Denied {
             place,

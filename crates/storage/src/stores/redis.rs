@@ -147,6 +147,7 @@ impl Redis {
     fn failed(&self, place: &str, failed: &Failed) -> StorageError {
         match failed {
             Failed::ToConnect(error) => self.not_connected(place, error),
+            Failed::OpenFiles => StorageError::OpenFiles { place: place.to_owned() },
             Failed::ToAnswer(error) => not_answered(place, error),
             Failed::TooLong { most } => {
                 let why = format!(

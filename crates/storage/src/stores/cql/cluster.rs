@@ -213,7 +213,9 @@ impl Cluster {
             *slot = None;
             let opened = Connection::open((&address.0, address.1), &access).await;
             let opened = opened.map(Arc::new);
-            failed.set(node, opened.is_err().then(Instant::now));
+            // That this process has too many files open is not the node's fault.
+            let is_at_fault = matches!(&opened, Err(why) if *why != Trouble::OpenFiles);
+            failed.set(node, is_at_fault.then(Instant::now));
             *slot = opened.as_ref().ok().map(Arc::clone);
             opened
         });

@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsConnector;
 
+use crate::client::failure::is_open_files;
 use crate::fetcher::progress::Progress;
 
 use super::frame::{self, Answer, Ask, HEADER_BYTES, Header, LONGEST_BODY, Run};
@@ -37,6 +38,8 @@ const MOST_ASKED: usize = 4096;
 pub(super) enum Trouble {
     /// No connection: the node, and what the system said.
     Unreachable(String),
+    /// No connection, as there are too many open files.
+    OpenFiles,
     /// No trusted one.
     Tls(String),
     /// The node wants a login and has none, or another one.
@@ -142,7 +145,7 @@ impl Connection {
     ) -> Result<Self, Trouble> {
         let opening = async {
             let stream = TcpStream::connect((host, port)).await;
-            let stream = stream.map_err(|error| Trouble::Unreachable(said(&error)))?;
+            let stream = stream.map_err(|error| unconnected(&error))?;
             // Requests are small and never wait for more.
             let _ = stream.set_nodelay(true);
             let connection = match &access.tls {
@@ -348,6 +351,14 @@ fn broken(error: &io::Error) -> Trouble {
 /// What the system says, without what it may repeat.
 fn said(error: &io::Error) -> String {
     error.kind().to_string()
+}
+
+/// Why there is no connection.
+fn unconnected(error: &io::Error) -> Trouble {
+    match is_open_files(error) {
+        true => Trouble::OpenFiles,
+        false => Trouble::Unreachable(said(error)),
+    }
 }
 
 /// Only what TLS itself refuses stays so; a connection that breaks during the handshake is one that breaks.

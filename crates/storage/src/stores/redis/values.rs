@@ -20,6 +20,7 @@ use redis::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::client::failure::is_open_files;
 use crate::client::idle::Idle;
 use crate::fetcher::progress;
 
@@ -101,7 +102,7 @@ impl Values {
                 ended => return self.ended(kept, ended),
             }
         }
-        let mut new = self.connect().await.map_err(Failed::ToConnect)?;
+        let mut new = self.connect().await?;
         let ended = exchange(&mut new, request, expected, place).await;
         self.ended(new, ended)
     }
@@ -117,21 +118,33 @@ impl Values {
         Ok(received)
     }
 
-    async fn connect(&self) -> RedisResult<TcpStream> {
+    async fn connect(&self) -> Result<TcpStream, Failed> {
         let opening = async {
-            let mut stream = TcpStream::connect((&*self.host, self.port)).await?;
-            // Requests are small and never wait for more.
-            stream.set_nodelay(true)?;
-            for command in &self.greeting {
-                stream.write_all(&command.get_packed_command()).await?;
-                let mut answer = Answer::of(0);
-                let line = answer.line(&mut stream, 0).await?;
-                understood(line)?;
-            }
-            Ok(stream)
+            let stream = TcpStream::connect((&*self.host, self.port)).await;
+            let stream = stream.map_err(|error| match is_open_files(&error) {
+                true => Failed::OpenFiles,
+                false => Failed::ToConnect(error.into()),
+            })?;
+            self.greeted(stream).await.map_err(Failed::ToConnect)
         };
-        let late = |_| RedisError::from(io::Error::from(io::ErrorKind::TimedOut));
+        let late = |_| {
+            let late = io::Error::from(io::ErrorKind::TimedOut);
+            Failed::ToConnect(late.into())
+        };
         tokio::time::timeout(CONNECT_WITHIN, opening).await.map_err(late)?
+    }
+
+    /// The connection, logged in.
+    async fn greeted(&self, mut stream: TcpStream) -> RedisResult<TcpStream> {
+        // Requests are small and never wait for more.
+        stream.set_nodelay(true)?;
+        for command in &self.greeting {
+            stream.write_all(&command.get_packed_command()).await?;
+            let mut answer = Answer::of(0);
+            let line = answer.line(&mut stream, 0).await?;
+            understood(line)?;
+        }
+        Ok(stream)
     }
 }
 
@@ -164,6 +177,8 @@ pub(crate) fn is_value(mut bytes: &[u8]) -> bool {
 pub(super) enum Failed {
     /// There was no connection for it.
     ToConnect(RedisError),
+    /// There are too many open files for one.
+    OpenFiles,
     /// It was sent.
     ToAnswer(RedisError),
     /// Its answer is longer than any that means something.

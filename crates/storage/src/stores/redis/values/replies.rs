@@ -42,7 +42,7 @@ impl Values {
                 begun => return begun,
             }
         }
-        let new = self.connect().await.map_err(Failed::ToConnect)?;
+        let new = self.connect().await?;
         Replies::begin(new, request, most).await
     }
 
