@@ -36,8 +36,10 @@ const SLOWEST: u64 = 128 << 10;
 const SILENT: Duration = retry::WITHIN;
 /// How long a listing may bring no name: a store may have to look at a hundred million others first.
 const NO_NAME: Duration = Duration::from_secs(600);
-/// Files that are asked for one by one before everything is listed: a list may name a million.
+/// Files that are asked for one by one before folders are listed: a list may name a million.
 const MOST_IDENTIFIED: u32 = 32;
+/// Folders at the top whose files are looked for before everything is listed.
+const MOST_FOLDERS: usize = 32;
 
 /// Objects as files. Calls block and may come from any thread of the process that made the view.
 #[derive(Debug)]
@@ -55,11 +57,48 @@ struct Known {
     folders: Vec<(String, Listing)>,
     /// Objects that were asked for one by one; `None` is a file that was looked for in vain.
     identified: BTreeMap<Box<str>, Option<Identity>>,
-    /// How often [`Storage::kind`] has asked for a single file.
-    n_identified: u32,
+    /// What [`Storage::kind`] was asked for that no listing has.
+    sought: Sought,
     windows: HashMap<String, Window>,
     /// Counts reads, to find the window that was not used for the longest time.
     n_reads: u64,
+}
+
+/// Single files that were looked for, and where.
+#[derive(Debug, Default)]
+struct Sought {
+    n: u32,
+    /// How many of them are in no folder.
+    n_outside: u32,
+    /// By the first part of their paths, the deepest folder that all of these are in.
+    folders: BTreeMap<Box<str>, Box<str>>,
+    /// The store cannot list.
+    is_in_vain: bool,
+}
+
+impl Sought {
+    /// The folder that is to be listed now that `path` is looked for, if there have been many: one that has all files of
+    /// its part of the tree so far. What lies next to a list and is not in it may be much more than what is.
+    fn folder(&mut self, path: &str) -> Option<String> {
+        if self.is_in_vain {
+            return None;
+        }
+        self.n = self.n.saturating_add(1);
+        let Some((parent, _)) = path.rsplit_once('/') else {
+            self.n_outside = self.n_outside.saturating_add(1);
+            return (self.n_outside > MOST_IDENTIFIED).then(String::new);
+        };
+        let top = parent.split('/').next().unwrap_or(parent);
+        if !self.folders.contains_key(top) && self.folders.len() >= MOST_FOLDERS {
+            return (self.n > MOST_IDENTIFIED).then(String::new);
+        }
+        let folder = self.folders.entry(top.into()).or_insert_with(|| parent.into());
+        while !is_below(folder, parent) {
+            let above = folder.rsplit_once('/').map_or(top, |(above, _)| above);
+            *folder = above.into();
+        }
+        (self.n > MOST_IDENTIFIED).then(|| folder.to_string())
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -210,24 +249,26 @@ impl View {
         }))
     }
 
-    /// Whether the listing says what `path` is. A few files are asked for one by one; many are
-    /// listed, where the store can list.
+    /// Whether the listing says what `path` is. A few files are asked for one by one; of many, the folder
+    /// is listed, where the store can list.
     fn is_listed(&self, path: &str) -> Result<bool, StorageError> {
-        {
+        let folder = {
             let mut known = self.known();
             if known.is_listed(path) {
                 return Ok(true);
             }
-            // Once, also where the store cannot list.
-            known.n_identified = known.n_identified.saturating_add(1);
-            if known.n_identified != MOST_IDENTIFIED + 1 {
-                return Ok(false);
+            match known.sought.folder(path) {
+                Some(folder) => folder,
+                None => return Ok(false),
             }
-        }
-        match self.learn("") {
+        };
+        match self.learn(&folder) {
             Ok(()) => Ok(true),
             Err(error) if error.is_transient() => Err(error),
-            Err(_) => Ok(false),
+            Err(_) => {
+                self.known().sought.is_in_vain = true;
+                Ok(false)
+            }
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::io::ErrorKind;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bothends_dataset::conformance::{MemoryStorage, same_storage};
@@ -152,10 +152,43 @@ fn many_files_that_are_looked_for_cost_one_listing() {
     assert_eq!(look_for_many(Double::new()), 32 + 1);
 }
 
+/// All of a bucket was listed for a list that names files of a small part of it.
+#[test]
+fn of_many_files_that_are_looked_for_only_the_folder_is_listed() {
+    for (name, listed) in [
+        ((|at| format!("s/a/{at}.jpg")) as fn(u32) -> String, &["s/a/"][..]),
+        // The class of an image is a folder: those of all of them are listed together.
+        (|at| format!("s/a/{:02}/{at}.jpg", at / 40), &["s/a/00/", "s/a/"]),
+        (|at| format!("{}/{at}.jpg", at % 3), &["1/", "2/", "0/"]),
+        // So many folders are all that there is.
+        (|at| format!("{at}/x.jpg"), &["31/", ""]),
+        (|at| format!("{at}.jpg"), &[""]),
+    ] {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let prefixes = Arc::clone(&asked);
+        let double = Double::answering(move |asked| {
+            if asked.object.is_empty() || asked.object.ends_with('/') {
+                prefixes.lock().unwrap().push(asked.object.clone());
+            }
+            Answer::After(Duration::ZERO)
+        });
+        let names: Vec<_> = (0..200).map(name).collect();
+        let double = names.iter().fold(double, |double, name| double.with(name, "x"));
+        let view = View::start(Arc::new(double.with("raw/0.bin", "x"))).unwrap();
+        // A format looks for its index first.
+        assert!(view.kind("index.json").is_err());
+        asked.lock().unwrap().clear();
+        for name in &names {
+            assert_eq!(view.kind(name).unwrap(), Kind::File { len: 1 });
+        }
+        assert_eq!(*asked.lock().unwrap(), listed, "{}", names[0]);
+    }
+}
+
 #[test]
 fn where_the_store_cannot_list_a_file_is_looked_for_once() {
     let double = Double::answering(|asked| match &*asked.object {
-        "" | "s/gone/" => {
+        "s/" | "s/gone/" => {
             let (place, why) = ("here".into(), "no listing".into());
             Answer::Fails(Duration::ZERO, StorageError::Refused { place, why })
         }
