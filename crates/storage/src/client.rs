@@ -98,6 +98,7 @@ impl Client {
         patience: Patience,
     ) -> Result<(Response<Incoming>, Sender), Failure> {
         if let Some(mut sender) = self.0.kept(request.uri()).await {
+            let wait = self.0.wait(&sender);
             let asked = sender.send(origin_form(request)?);
             let answer = match patience {
                 Patience::Callers => asked.await.ok(),
@@ -107,6 +108,7 @@ impl Client {
                 }
             };
             if let Some(answer) = answer {
+                wait.end();
                 return Ok((answer, sender));
             }
         }

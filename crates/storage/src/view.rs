@@ -32,8 +32,8 @@ const LONGEST_WINDOW: u64 = 8 << 20;
 const MOST_WINDOWS: usize = 16;
 /// A read that brings less than this in a second, on average, is given up.
 const SLOWEST: u64 = 128 << 10;
-/// A store that is silent for so long is not waited for.
-const SILENT: Duration = retry::WITHIN;
+/// A connection that is silent for so long is not waited for: there is time for two more attempts on others.
+const SILENT: Duration = Duration::from_secs(4);
 /// How long a listing may bring no name: a store may have to look at a hundred million others first.
 const NO_NAME: Duration = Duration::from_secs(600);
 /// Files that are asked for one by one before folders are listed: a list may name a million.
@@ -280,6 +280,8 @@ impl View {
         expected: &Identity,
     ) -> Result<Bytes, StorageError> {
         let ranges = [range];
+        // What a file of this machine has not in its time, it has not a moment later.
+        let is_local = self.objects.local(path).is_some();
         self.wait(async {
             // They begin with the first failure: a long read that breaks off is tried again, too.
             let mut pauses = None;
@@ -290,7 +292,7 @@ impl View {
                 };
                 let is_late = matches!(error, StorageError::TimedOut { .. });
                 let pauses = pauses.get_or_insert_with(Pauses::new);
-                if is_late || !pauses.wait(error.retry_after()).await {
+                if is_late && is_local || !pauses.wait(error.retry_after()).await {
                     return Err(error);
                 }
             }

@@ -274,10 +274,12 @@ fn a_store_that_is_silent_is_not_waited_for_however_long_the_object_is() {
         None => Answer::After(Duration::ZERO),
     };
     let length = 4 << 20;
-    let double = Double::answering(silent).with("a", vec![0; length]);
-    let view = View::start(Arc::new(double)).unwrap();
+    let double = Arc::new(Double::answering(silent).with("a", vec![0; length]));
+    let view = View::start(Arc::<Double>::clone(&double)).unwrap();
     let began = Instant::now();
     let error = view.read("a", 0, &mut vec![0; length]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
+    // The identity, and three attempts.
+    assert_eq!(double.n_asked(), 1 + 3);
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }

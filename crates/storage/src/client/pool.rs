@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::failure::{Failure, is_of_machine, no_connection};
-use super::idle::Idle;
+use super::idle::{Idle, Wait};
 
 /// How long a connection may take, with all its addresses.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const CONNECT_TO_MACHINE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Scheme, host and port.
-type Key = String;
+pub(super) type Key = String;
 
 /// The connections of a client.
 #[derive(Debug)]
@@ -73,6 +73,11 @@ impl Pool {
                 return Some(sender);
             }
         }
+    }
+
+    /// That an answer on this kept connection is waited for.
+    pub(super) fn wait(&self, sender: &Sender) -> Wait<'_, Key, Sender> {
+        self.idle.wait(sender.key.clone())
     }
 
     pub(super) fn keep(&self, sender: Sender) {

@@ -97,9 +97,13 @@ impl Values {
         mut place: Option<&mut [u8]>,
     ) -> Result<Got, Failed> {
         if let Some(mut kept) = self.idle.take(()) {
+            let wait = self.idle.wait(());
             match exchange(&mut kept, request, expected, place.as_deref_mut()).await {
                 Err((Heard::Nothing, error)) if error.is_io_error() => {}
-                ended => return self.ended(kept, ended),
+                ended => {
+                    wait.end();
+                    return self.ended(kept, ended);
+                }
             }
         }
         let mut new = self.connect().await?;

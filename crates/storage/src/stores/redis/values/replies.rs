@@ -37,9 +37,13 @@ impl Values {
         most: usize,
     ) -> Result<Replies<TcpStream>, Failed> {
         if let Some(kept) = self.idle.take(()) {
+            let wait = self.idle.wait(());
             match Replies::begin(kept, request, most).await {
                 Err(Failed::ToAnswer(error)) if error.is_io_error() => {}
-                begun => return begun,
+                begun => {
+                    wait.end();
+                    return begun;
+                }
             }
         }
         let new = self.connect().await?;
