@@ -31,7 +31,7 @@ use crate::fetcher::progress;
 use crate::retry::{self, Pauses};
 use failure::Failure;
 pub(crate) use pool::config as trusted;
-use pool::{Pool, Sender};
+use pool::{Machine, Pool, Sender};
 
 /// The longest answer that is read as a whole; a page of a listing has some 500 kB.
 const LONGEST_ANSWER: usize = 64 << 20;
@@ -64,6 +64,11 @@ impl Client {
     /// connection needs it.
     pub(crate) fn new(ca_file: Option<&Path>) -> Self {
         Self(Arc::new(Pool::new(ca_file)))
+    }
+
+    /// Credentials come from the cloud's own service on this machine, which may have to start first.
+    pub(crate) fn expect_machine(&self) {
+        self.0.know_machine(Machine::Expected);
     }
 
     /// One attempt. An answer other than 2xx is a failure.
@@ -133,21 +138,33 @@ impl Client {
             let is_near = is_of_machine(request);
             let within = if is_near { NEAR.min(pauses.left()) } else { pauses.left() };
             let failure = match tokio::time::timeout(within, attempt).await {
-                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Ok(answer)) => {
+                    if is_near {
+                        self.0.know_machine(Machine::There);
+                    }
+                    return Ok(answer);
+                }
                 Ok(Err(failure)) => failure,
                 // In a container, some let requests through and no answer.
                 Err(_) if is_near => {
                     let host = request.uri().host().unwrap_or_default().to_owned();
                     let why = format!("no answer within {} s", NEAR.as_secs());
-                    return Err(Failure::Unreachable { host, why });
+                    Failure::Unreachable { host, why }
                 }
                 Err(_) => return Err(Failure::TimedOut(retry::WITHIN)),
             };
-            let is_final = !failure.is_transient() || is_near;
+            let is_final = !failure.is_transient() || is_near && !self.may_pass(&failure);
             if is_final || !pauses.wait(failure.retry_after()).await {
-                return Err(failure);
+                let was_there = is_near && self.0.machine() == Machine::There;
+                return Err(if was_there { failure.of_machine() } else { failure });
             }
         }
+    }
+
+    /// Whether the cloud's own service fails only for now. One that has never answered is not waited for: it is not there.
+    fn may_pass(&self, failure: &Failure) -> bool {
+        let has_answered = matches!(failure, Failure::Status(_));
+        has_answered || self.0.machine() != Machine::Unknown
     }
 }
 
@@ -312,3 +329,6 @@ pub(crate) fn failure_in(error: &object_store::Error) -> Option<&Failure> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests;

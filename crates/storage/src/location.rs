@@ -3,6 +3,7 @@
 //! Read `location/clouds.rs` next, then `stores.rs`.
 
 mod clouds;
+mod profile;
 mod valid;
 
 use std::collections::BTreeMap;

@@ -160,6 +160,27 @@ pub(crate) fn is_plain(name: &str) -> bool {
     !name.contains('\0') && name.split('/').all(is_part)
 }
 
+/// A time of the calendar since 1970: year, month and day, hours, minutes and seconds.
+pub(crate) fn since_1970(
+    (year, month, day): (u64, u64, u64),
+    (hours, minutes, seconds): (u64, u64, u64),
+) -> Option<Duration> {
+    let is_date = (1970..=9999).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=31).contains(&day);
+    if !is_date {
+        return None;
+    }
+    // Years from March on, so that a leap day ends one.
+    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
+    let leap_days = year / 4 - year / 100 + year / 400;
+    let before = 365 * year + leap_days + (153 * month + 2) / 5 + day - 1;
+    // 719,468 days lie between 1 March of the year 0 and 1970.
+    let days = before.checked_sub(719_468)?;
+    let clock = hours.min(23) * 3600 + minutes.min(59) * 60 + seconds.min(60);
+    Some(Duration::from_secs(days * 86_400 + clock))
+}
+
 /// An etag without its quotes, which some stores leave out in some answers.
 pub(crate) fn unquoted(etag: &str) -> &str {
     let bare = etag.strip_prefix('"').and_then(|etag| etag.strip_suffix('"'));

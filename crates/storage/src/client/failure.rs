@@ -90,6 +90,14 @@ impl Failure {
         status.retry_after
     }
 
+    /// The same of the cloud's own service, which has answered before: credentials are not missing.
+    pub(super) fn of_machine(self) -> Self {
+        if !matches!(self, Self::Unreachable { .. }) {
+            return self;
+        }
+        Self::Broken("this machine's metadata service does not answer".to_owned())
+    }
+
     /// The error for a request for `place`, up to its byte `end`.
     pub(crate) fn at(&self, place: String, end: u64) -> StorageError {
         match self.clone() {
@@ -107,13 +115,15 @@ impl Failure {
             Self::TimedOut(after) => StorageError::TimedOut { place, after },
             Self::Unusable(why) => StorageError::Refused { place, why },
             Self::Status(status) if is_of_machine(&status.host) => {
+                let is_passing = status.is_throttled() || status.is_of_server();
                 let Status { status, .. } = status;
-                no_credentials(
-                    place,
-                    format!(
-                        "no credentials found: this machine's metadata service answered {status}"
-                    ),
-                )
+                let why = format!("this machine's metadata service answered {status}");
+                match is_passing {
+                    true => StorageError::Broken { place, why },
+                    false => {
+                        no_credentials(place, format!("no credentials found: {why}"))
+                    }
+                }
             }
             Self::Status(status) => status.at(place, end),
         }
@@ -244,6 +254,9 @@ pub(crate) fn is_of_machine(host: &str) -> bool {
         "169.254.170.23",
         "metadata.google.internal",
         "metadata",
+        // In tests, as nobody can listen at the others.
+        #[cfg(test)]
+        "127.0.0.169",
     ];
     machines.iter().any(|machine| {
         let port = host.strip_prefix(machine);

@@ -3,6 +3,7 @@
 use std::fmt::{self, Debug, Formatter};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -35,6 +36,20 @@ pub(super) struct Pool {
     idle: Idle<Key, Sender>,
     ca_file: Option<PathBuf>,
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
+    /// What is known of the cloud's own service on this machine. It stands alone: no other memory is published
+    /// through it.
+    machine: AtomicU8,
+}
+
+/// Whether the cloud's own service is on this machine, the one that gives credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub(super) enum Machine {
+    /// Nobody knows: most often, it is not there.
+    Unknown,
+    /// The environment says that credentials come from it.
+    Expected,
+    /// It has answered.
+    There,
 }
 
 /// An open connection.
@@ -61,7 +76,20 @@ impl Sender {
 impl Pool {
     pub(super) fn new(ca_file: Option<&Path>) -> Self {
         let ca_file = ca_file.map(Path::to_owned);
-        Self { idle: Idle::default(), ca_file, tls: OnceLock::new() }
+        let machine = AtomicU8::new(Machine::Unknown as u8);
+        Self { idle: Idle::default(), ca_file, tls: OnceLock::new(), machine }
+    }
+
+    /// What is known of the cloud's own service.
+    pub(super) fn machine(&self) -> Machine {
+        let known = self.machine.load(Ordering::Relaxed);
+        let all = [Machine::Unknown, Machine::Expected, Machine::There];
+        all.into_iter().find(|one| *one as u8 == known).unwrap_or(Machine::Unknown)
+    }
+
+    /// So much is known of it now.
+    pub(super) fn know_machine(&self, now: Machine) {
+        self.machine.fetch_max(now as u8, Ordering::Relaxed);
     }
 
     /// An idle connection to the server of `uri`.

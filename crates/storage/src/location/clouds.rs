@@ -3,18 +3,19 @@
 //! What the caller gives comes before the environment, and the environment before profile files.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3Builder, AwsCredentialProvider};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::{ObjectStore, RetryConfig};
 
+use super::profile::{self, Profile};
 use super::{Options, valid};
 use crate::StorageError;
 use crate::client::Client;
+use crate::stores::cloud::lasting::Lasting;
 use crate::stores::cloud::{Cloud, Secrets};
 
 /// Whose language a bucket speaks.
@@ -49,18 +50,48 @@ impl Bucket {
         let settings = self.settings(&options.variables);
         valid::settings(&settings)?;
         // Also those of a profile file, which no variable has.
-        let secrets = Secrets([options.secrets(), super::secrets(&settings)].concat());
+        let secrets =
+            Secrets::of([options.secrets(), super::secrets(&settings)].concat());
+        let failed = |why: String| StorageError::Address {
+            text: self.shown(),
+            why: secrets.removed_from(&why),
+        };
         let client = Client::new(options.ca_file().as_deref());
+        if CREDENTIALS_COME.iter().any(|name| options.variables.contains_key(*name)) {
+            client.expect_machine();
+        }
+        let profile = self.profile(options, &secrets).map_err(failed)?;
+        let (of_profile, renewed) =
+            profile.map(|it| (it.credentials, it.renewed)).unzip();
         let store = match self.provider {
-            Provider::S3 => self.s3(options, settings, client),
+            Provider::S3 => self.s3(options, (settings, of_profile), client),
             Provider::Google => self.google(options, settings, client),
             Provider::Azure => self.azure(options, settings, client),
         };
-        let store = store.map_err(|why| StorageError::Address {
-            text: self.shown(),
-            why: secrets.removed_from(&why),
-        })?;
-        Ok(Cloud { store, prefix: self.prefix.clone(), shown: self.shown(), secrets })
+        let store = store.map_err(failed)?;
+        let (prefix, shown) = (self.prefix.clone(), self.shown());
+        Ok(Cloud { store, prefix, shown, secrets, renewed: renewed.flatten() })
+    }
+
+    /// Where the credentials of AWS's profile come from, if those count.
+    fn profile(
+        &self,
+        options: &Options,
+        secrets: &Secrets,
+    ) -> Result<Option<profile::Source>, String> {
+        let given = with_prefix(&options.variables, "AWS_");
+        // As `object_store` reads it.
+        let is_yes = |value: &String| {
+            ["1", "true", "on", "yes", "y"].contains(&&*value.to_ascii_lowercase())
+        };
+        let has = |name: &str| given.contains_key(name);
+        let is_anonymous =
+            options.anonymous || given.get("aws_skip_signature").is_some_and(is_yes);
+        let is_given = OF_ENVIRONMENT.iter().any(|name| has(name));
+        if self.provider != Provider::S3 || is_anonymous || is_given {
+            return Ok(None);
+        }
+        Profile::of(&options.variables).source(secrets)
     }
 
     fn shown(&self) -> String {
@@ -73,7 +104,10 @@ impl Bucket {
     /// What is set for this provider, by variables' names in lower case.
     fn settings(&self, variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         match self.provider {
-            Provider::S3 => merged(with_prefix(variables, "AWS_"), profile(variables)),
+            Provider::S3 => {
+                let profile = Profile::of(variables).variables();
+                merged(with_prefix(variables, "AWS_"), profile)
+            }
             Provider::Google => with_prefix(variables, "GOOGLE_"),
             Provider::Azure => with_prefix(variables, "AZURE_"),
         }
@@ -82,7 +116,7 @@ impl Bucket {
     fn s3(
         &self,
         options: &Options,
-        settings: BTreeMap<String, String>,
+        (settings, of_profile): (BTreeMap<String, String>, Option<AwsCredentialProvider>),
         client: Client,
     ) -> Result<Arc<dyn ObjectStore>, String> {
         let mut builder = AmazonS3Builder::new();
@@ -100,8 +134,15 @@ impl Bucket {
         if options.anonymous {
             builder = builder.with_skip_signature(true);
         }
+        if let Some(credentials) = of_profile {
+            builder = builder.with_credentials(credentials);
+        }
         let builder = builder.with_bucket_name(&self.name).with_allow_http(true);
-        let built = builder.with_retry(no_retries()).with_http_connector(client).build();
+        let builder = builder.with_retry(no_retries()).with_http_connector(client);
+        let built = builder.clone().build().and_then(|store| {
+            let lasting = Lasting::around(store.credentials());
+            builder.with_credentials(lasting).build()
+        });
         match built {
             Ok(store) => Ok(Arc::new(store)),
             Err(_) => Err("cannot be opened with these options; check the AWS_ \
@@ -129,7 +170,11 @@ impl Bucket {
             builder = builder.with_skip_signature(true);
         }
         let builder = builder.with_bucket_name(&self.name);
-        let built = builder.with_retry(no_retries()).with_http_connector(client).build();
+        let builder = builder.with_retry(no_retries()).with_http_connector(client);
+        let built = builder.clone().build().and_then(|store| {
+            let lasting = Lasting::around(store.credentials());
+            builder.with_credentials(lasting).build()
+        });
         match built {
             Ok(store) => Ok(Arc::new(store)),
             Err(_) => Err("has credentials that cannot be read; check the file that \
@@ -160,7 +205,11 @@ impl Bucket {
             builder = builder.with_skip_signature(true);
         }
         let builder = builder.with_container_name(&self.name).with_allow_http(true);
-        let built = builder.with_retry(no_retries()).with_http_connector(client).build();
+        let builder = builder.with_retry(no_retries()).with_http_connector(client);
+        let built = builder.clone().build().and_then(|store| {
+            let lasting = Lasting::around(store.credentials());
+            builder.with_credentials(lasting).build()
+        });
         match built {
             Ok(store) => Ok(Arc::new(store)),
             Err(_) => Err("cannot be opened with these options; set \
@@ -191,6 +240,16 @@ fn with_prefix(
     given.map(|(name, value)| (name, value.to_owned())).collect()
 }
 
+/// Variables of containers, whose credentials come from a service on the machine, most often.
+const CREDENTIALS_COME: [&str; 3] = [
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "KUBERNETES_SERVICE_HOST",
+];
+
+/// With one of these, the environment has credentials, and those of a profile do not count.
+const OF_ENVIRONMENT: [&str; 2] = ["aws_access_key_id", "aws_web_identity_token_file"];
+
 /// The environment's settings, with those of the profile that belong to none of them: half a credential
 /// of each, or a region in two spellings, is what nobody gave.
 fn merged(
@@ -199,8 +258,15 @@ fn merged(
 ) -> BTreeMap<String, String> {
     let groups: [(&[&str], &[&str]); 3] = [
         (
-            &["aws_access_key_id", "aws_web_identity_token_file"],
-            &["aws_access_key_id", "aws_secret_access_key", "aws_session_token"],
+            &OF_ENVIRONMENT,
+            &[
+                "aws_access_key_id",
+                "aws_secret_access_key",
+                "aws_session_token",
+                "aws_web_identity_token_file",
+                "aws_role_arn",
+                "aws_role_session_name",
+            ],
         ),
         (&["aws_region", "aws_default_region"], &["aws_region"]),
         (
@@ -215,51 +281,6 @@ fn merged(
     }
     profile.extend(environment);
     profile
-}
-
-/// What AWS's profile files say, as variables. Files that are not there say nothing.
-fn profile(variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let home = variables.get("HOME").map(|home| Path::new(home).join(".aws"));
-    let file = |variable: &str, name: &str| {
-        let given = variables.get(variable).map(PathBuf::from);
-        let path = given.or_else(|| home.as_ref().map(|home| home.join(name)))?;
-        std::fs::read_to_string(path).ok()
-    };
-    let profile = variables.get("AWS_PROFILE").map_or("default", String::as_str);
-    let mut found = BTreeMap::new();
-    for text in [
-        file("AWS_CONFIG_FILE", "config"),
-        file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
-    ] {
-        found.extend(section(text.as_deref().unwrap_or_default(), profile));
-    }
-    found
-}
-
-/// The settings of one profile that are ours.
-fn section(text: &str, profile: &str) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let mut is_ours = false;
-    for line in text.lines().map(str::trim) {
-        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'))
-        {
-            let name = name.trim();
-            is_ours = name.strip_prefix("profile ").map_or(name, str::trim) == profile;
-            continue;
-        }
-        let Some((name, value)) = line.split_once('=').filter(|_| is_ours) else {
-            continue;
-        };
-        let (name, value) = (name.trim(), value.trim().to_owned());
-        let name = match name {
-            "region" => "aws_region",
-            "endpoint_url" => "aws_endpoint_url",
-            "aws_access_key_id" | "aws_secret_access_key" | "aws_session_token" => name,
-            _ => continue,
-        };
-        found.insert(name.to_owned(), value);
-    }
-    found
 }
 
 #[cfg(test)]
@@ -293,21 +314,6 @@ mod tests {
             let n_old = found.values().filter(|value| *value == "old").count();
             assert_eq!(n_old, n_kept, "{environment:?}");
         }
-    }
-
-    #[test]
-    fn a_profile_gives_what_the_environment_does_not() {
-        let text = "[default]\nregion = a\n\n[profile lab]\nregion=eu-west-1\n# x\n\
-                    aws_access_key_id = key\nsso_start_url = x\nendpoint_url = http://s\n[other]\n\
-                    aws_secret_access_key = no";
-        let found = section(text, "lab");
-        let expected = [
-            ("aws_access_key_id", "key"),
-            ("aws_endpoint_url", "http://s"),
-            ("aws_region", "eu-west-1"),
-        ];
-        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert!(found.into_iter().eq(expected));
     }
 
     #[test]

@@ -22,7 +22,7 @@ const ENDPOINT: Rule = Rule {
 const REGION: Rule =
     Rule { holds: is_region, why: "is not a region; write it as eu-west-1" };
 const PLAIN: Rule = Rule {
-    holds: |text| text.bytes().all(|byte| (b' '..=b'~').contains(&byte)),
+    holds: is_plain,
     why: "has a line break or another character that no request can carry; set it again",
 };
 
@@ -61,6 +61,11 @@ impl Rule {
             false => Err(StorageError::Address { text: shown, why: self.why.to_owned() }),
         }
     }
+}
+
+/// Whether a header of a request may have it.
+pub(super) fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
 fn is_region(text: &str) -> bool {

@@ -3,9 +3,12 @@
 //! Signing and listings are `object_store`'s; requests go through our own client, and its retries are
 //! switched off.
 
+pub(crate) mod keys;
+pub(crate) mod lasting;
+
 use std::fmt::{self, Debug, Formatter};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -29,16 +32,46 @@ pub(crate) struct Cloud {
     pub(crate) shown: String,
     /// Nothing of these may be in a message.
     pub(crate) secrets: Secrets,
+    /// What else may have come of credentials that have expired.
+    pub(crate) renewed: Option<Arc<dyn Renewed>>,
 }
 
-/// Credentials, to keep them out of messages.
-pub(crate) struct Secrets(pub(crate) Vec<String>);
+/// What is said of a request with the old ones.
+const RENEWED: &str = "the credentials had expired, and have been renewed";
+
+/// Credentials that may be renewed while they are used.
+pub(crate) trait Renewed: Send + Sync {
+    /// Whether there are others now than a moment ago, with which the store may not refuse a request as expired.
+    fn is_renewed(&self) -> bool;
+}
+
+/// Credentials, to keep them out of messages. Clones have the same.
+#[derive(Clone)]
+pub(crate) struct Secrets(Arc<Mutex<Vec<String>>>);
 
 impl Secrets {
+    pub(crate) fn of(secrets: Vec<String>) -> Self {
+        Self(Arc::new(Mutex::new(secrets)))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So are these.
+    pub(crate) fn add(&self, more: impl IntoIterator<Item = String>) {
+        let mut known = self.known();
+        for secret in more {
+            // The longer ones first: none is a part of what is left.
+            let at = known.partition_point(|other| other.len() >= secret.len());
+            known.insert(at, secret);
+        }
+    }
+
     /// The text without them, and not longer than a line.
     pub(crate) fn removed_from(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for secret in self.0.iter().filter(|secret| !secret.is_empty()) {
+        for secret in self.known().iter().filter(|secret| !secret.is_empty()) {
             text = text.replace(secret.as_str(), "***");
         }
         text.lines().next().unwrap_or_default().chars().take(200).collect()
@@ -73,7 +106,16 @@ impl Cloud {
     fn error(&self, error: &object_store::Error, object: &str, end: u64) -> StorageError {
         let place = self.shown(object);
         if let Some(failure) = failure_in(error) {
-            return failure.at(place, end);
+            let error = failure.at(place, end);
+            let is_expired = matches!(error, StorageError::Expired { .. });
+            let renewed = self.renewed.as_ref().filter(|_| is_expired);
+            if renewed.is_some_and(|renewed| renewed.is_renewed()) {
+                return StorageError::Broken {
+                    place: self.shown(object),
+                    why: RENEWED.to_owned(),
+                };
+            }
+            return error;
         }
         if let Some(why) = odd_key(error) {
             return StorageError::Refused { place, why };
@@ -228,7 +270,17 @@ impl Objects for Cloud {
         &'a self,
         object: &'a str,
     ) -> BoxFuture<'a, Result<Identity, StorageError>> {
-        async move { self.head(&self.path(object)?, object).await }.boxed()
+        let identified = async move {
+            let path = self.path(object)?;
+            match self.head(&path, object).await {
+                // Other failures have been tried again.
+                Err(StorageError::Broken { why, .. }) if why == RENEWED => {
+                    self.head(&path, object).await
+                }
+                identified => identified,
+            }
+        };
+        identified.boxed()
     }
 
     fn shown(&self, object: &str) -> String {

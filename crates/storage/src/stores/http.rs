@@ -20,7 +20,7 @@ use crate::client::failure::Failure;
 use crate::client::{Client, Whole};
 use crate::objects::{DEPTH, arrivals, is_plain, unquoted};
 use crate::retry::retried;
-use crate::{Arrivals, Identity, Listed, Objects, StorageError};
+use crate::{Arrivals, Identity, Listed, Objects, StorageError, objects};
 
 /// Bytes of a list that are read at once; its longest line.
 const LIST_WINDOW: u64 = 256 << 10;
@@ -312,22 +312,13 @@ fn identity(headers: &HeaderMap) -> Option<Identity> {
 fn since_1970(text: &str) -> Option<Duration> {
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
     let mut parts = text.split_once(", ")?.1.split(' ');
-    let day: u64 = parts.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
+    let day = parts.next()?.parse().ok()?;
     let name = parts.next().filter(|name| name.len() == 3)?;
-    let month = MONTHS.find(name).filter(|at| at % 3 == 0)? as u64 / 3;
-    let year: u64 =
-        parts.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
+    let month = MONTHS.find(name).filter(|at| at % 3 == 0)? as u64 / 3 + 1;
+    let year = parts.next()?.parse().ok()?;
     let mut clock = parts.next()?.split(':').map(|part| part.parse::<u64>().ok());
-    let [hours, minutes, seconds] = [clock.next()??, clock.next()??, clock.next()??];
-    // Years from March on, so that a leap day ends one.
-    let (year, month) =
-        if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
-    let leap_days = year / 4 - year / 100 + year / 400;
-    let before = 365 * year + leap_days + (153 * month + 2) / 5 + day - 1;
-    // 719,468 days lie between 1 March of the year 0 and 1970.
-    let days = before.checked_sub(719_468)?;
-    let clock = hours.min(23) * 3600 + minutes.min(59) * 60 + seconds.min(60);
-    Some(Duration::from_secs(days * 86_400 + clock))
+    let clock = (clock.next()??, clock.next()??, clock.next()??);
+    objects::since_1970((year, month, day), clock)
 }
 
 /// The name as a path of a URL has it.

@@ -1,0 +1,308 @@
+//! A program that prints credentials (`credential_process`): run at the start, and again before they expire.
+//!
+//! <https://docs.aws.amazon.com/sdkref/latest/guide/feature-process-credentials.html>
+
+use std::fmt::{self, Debug, Formatter};
+use std::io::Read;
+use std::process::{self, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use futures_util::future::{BoxFuture, FutureExt};
+use object_store::CredentialProvider;
+use object_store::aws::AwsCredential;
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::usable;
+use crate::client::failure::Failure;
+use crate::objects::since_1970;
+use crate::retry::WITHIN;
+use crate::stores::cloud::Secrets;
+
+/// Credentials that expire sooner are renewed.
+const EARLY: Duration = Duration::from_secs(300);
+/// How long after an attempt the next one is made, while the credentials are good.
+const PAUSE: Duration = Duration::from_secs(10);
+/// More than any credentials have.
+const LONGEST: u64 = 64 << 10;
+/// How often it is looked whether the program has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The program, and what it has printed last.
+pub(super) struct Command {
+    line: String,
+    secrets: Secrets,
+    now: Mutex<Now>,
+    /// One runs at a time.
+    running: Arc<AsyncMutex<()>>,
+}
+
+struct Now {
+    keys: Arc<AwsCredential>,
+    /// Since 1970; nothing where they do not expire.
+    until: Option<Duration>,
+    tried: Instant,
+}
+
+impl Now {
+    /// Whether they are good for so much longer.
+    fn is_good_for(&self, time: Duration) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.until.is_none_or(|until| now + time < until)
+    }
+}
+
+/// Without the credentials, and without the line, which may have some.
+impl Debug for Command {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Command").finish_non_exhaustive()
+    }
+}
+
+impl Command {
+    /// Runs it the first time.
+    ///
+    /// # Errors
+    /// What is wrong with it, without what it printed.
+    pub(super) fn start(line: &str, secrets: &Secrets) -> Result<Arc<Self>, String> {
+        let (keys, until) = run(line)?;
+        remember(secrets, &keys);
+        let now = Now { keys: Arc::new(keys), until, tried: Instant::now() };
+        let (line, secrets) = (line.to_owned(), secrets.clone());
+        let running = Arc::default();
+        Ok(Arc::new(Self { line, secrets, now: Mutex::new(now), running }))
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn good_for(&self, time: Duration) -> Option<Arc<AwsCredential>> {
+        let now = self.now();
+        now.is_good_for(time).then(|| Arc::clone(&now.keys))
+    }
+
+    fn renew(&self) -> Result<(), String> {
+        self.now().tried = Instant::now();
+        let (keys, until) = run(&self.line)?;
+        remember(&self.secrets, &keys);
+        *self.now() = Now { keys: Arc::new(keys), until, tried: Instant::now() };
+        Ok(())
+    }
+}
+
+/// A request that is given up does not end the program, whose credentials are for the next one.
+async fn get(of: Arc<Command>) -> Result<Arc<AwsCredential>, String> {
+    if let Some(keys) = of.good_for(EARLY) {
+        return Ok(keys);
+    }
+    let running = Arc::clone(&of.running);
+    if let Some(keys) = of.good_for(Duration::ZERO) {
+        // They are good while the next ones are made.
+        let is_time = of.now().tried.elapsed() >= PAUSE;
+        if let (true, Ok(guard)) = (is_time, running.try_lock_owned()) {
+            tokio::task::spawn_blocking(move || {
+                // It is tried again, and what is wrong is told once they have expired.
+                let _ = of.renew();
+                drop(guard);
+            });
+        }
+        return Ok(keys);
+    }
+    let guard = running.lock_owned().await;
+    if let Some(keys) = of.good_for(Duration::ZERO) {
+        return Ok(keys);
+    }
+    let renewing = tokio::task::spawn_blocking(move || {
+        let renewed = of.renew();
+        drop(guard);
+        renewed.map(|()| Arc::clone(&of.now().keys))
+    });
+    renewing.await.unwrap_or_else(|_| Err("was not run".to_owned()))
+}
+
+/// What a bucket is opened with.
+#[derive(Debug)]
+pub(super) struct OfCommand(pub(super) Arc<Command>);
+
+impl CredentialProvider for OfCommand {
+    type Credential = AwsCredential;
+
+    // Written out, as the trait's attribute macro would.
+    fn get_credential<'s, 'f>(
+        &'s self,
+    ) -> BoxFuture<'f, object_store::Result<Arc<AwsCredential>>>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        let got = get(Arc::clone(&self.0));
+        let failed = |why| {
+            let why = format!("the profile's credential_process {why}");
+            let source = Box::new(Failure::Unusable(why));
+            object_store::Error::Generic { store: "S3", source }
+        };
+        async move { got.await.map_err(failed) }.boxed()
+    }
+}
+
+fn remember(secrets: &Secrets, keys: &AwsCredential) {
+    secrets.add([keys.key_id.clone(), keys.secret_key.clone()]);
+    secrets.add(keys.token.clone());
+}
+
+/// What the line prints: credentials, and until when they are good, since 1970.
+fn run(line: &str) -> Result<(AwsCredential, Option<Duration>), String> {
+    let mut shell = process::Command::new("sh");
+    shell.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let child = shell.stderr(Stdio::null()).spawn();
+    let mut child = child.map_err(|error| format!("cannot be run ({})", error.kind()))?;
+    let Some(output) = child.stdout.take() else { return Err("is mute".to_owned()) };
+    let reader = thread::Builder::new().spawn(move || {
+        let mut text = String::new();
+        // What is no text has no credentials.
+        let _ = output.take(LONGEST).read_to_string(&mut text);
+        text
+    });
+    let began = Instant::now();
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if began.elapsed() < WITHIN => thread::sleep(LOOK),
+            Ok(None) | Err(_) => {
+                // It may have ended meanwhile.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("did not end within {} s", WITHIN.as_secs()));
+            }
+        }
+    };
+    if !status.success() {
+        return Err(format!("ended with {status}; run it by hand to see why"));
+    }
+    let text = reader.map_err(|error| format!("cannot be read ({})", error.kind()))?;
+    let text = text.join().unwrap_or_default();
+    credentials(&text).ok_or_else(|| {
+        "does not print what is documented: JSON with Version 1, AccessKeyId, SecretAccessKey \
+         and, if they expire, SessionToken and Expiration"
+            .to_owned()
+    })
+}
+
+fn credentials(text: &str) -> Option<(AwsCredential, Option<Duration>)> {
+    let key_id = string(text, "AccessKeyId")?;
+    let secret_key = string(text, "SecretAccessKey")?;
+    let keys = usable(AwsCredential {
+        key_id,
+        secret_key,
+        token: string(text, "SessionToken"),
+    })?;
+    match string(text, "Expiration") {
+        Some(time) => Some((keys, Some(time_since_1970(&time)?))),
+        None => Some((keys, None)),
+    }
+}
+
+/// The text of a JSON object that has this name. Names and texts of credentials have no letters that are escaped but `/`.
+fn string(json: &str, name: &str) -> Option<String> {
+    let (_, rest) = json.split_once(&format!("\"{name}\""))?;
+    let rest = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
+    let text = rest.split_once('"')?.0.replace("\\/", "/");
+    (!text.contains('\\') && !text.is_empty()).then_some(text)
+}
+
+/// A time such as `2019-05-29T00:21:43Z` or `2019-05-29T00:21:43.5+00:00`.
+fn time_since_1970(text: &str) -> Option<Duration> {
+    let (date, rest) = text.split_once('T')?;
+    let mut date = date.split('-').map(|part| part.parse::<u64>().ok());
+    let date = (date.next()??, date.next()??, date.next()??);
+    let end = rest.find(['Z', '+', '-'])?;
+    let (clock, zone) = rest.split_at(end);
+    let clock = clock.split('.').next()?;
+    let mut clock = clock.split(':').map(|part| part.parse::<u64>().ok());
+    let clock = (clock.next()??, clock.next()??, clock.next()??);
+    let local = since_1970(date, clock)?;
+    let Some((sign, zone)) = zone.split_at_checked(1).filter(|(sign, _)| *sign != "Z")
+    else {
+        return Some(local);
+    };
+    let (hours, minutes) = zone.split_once(':')?;
+    let (hours, minutes) = (hours.parse::<u64>().ok()?, minutes.parse::<u64>().ok()?);
+    let ahead = Duration::from_secs(hours.min(24) * 3600 + minutes.min(60) * 60);
+    if sign == "+" { local.checked_sub(ahead) } else { local.checked_add(ahead) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_what_a_program_prints() {
+        let text = "{\n \"Version\": 1, \"AccessKeyId\" : \"id\",\"SecretAccessKey\":\"a\\/b+c=\",\n\
+                    \"SessionToken\": \"t\", \"Expiration\": \"2026-01-01T00:00:10+00:00\"}";
+        let (keys, until) = credentials(text).unwrap();
+        let token = Some("t".to_owned());
+        let (key_id, secret_key) = ("id".to_owned(), "a/b+c=".to_owned());
+        assert!(keys == AwsCredential { key_id, secret_key, token });
+        assert_eq!(until, Some(Duration::from_secs(1_767_225_610)));
+        let text = "{\"Version\":1,\"AccessKeyId\":\"id\",\"SecretAccessKey\":\"s\"}";
+        let (keys, until) = credentials(text).unwrap();
+        assert!(keys.token.is_none() && until.is_none());
+        for text in [
+            "",
+            "{}",
+            "{\"AccessKeyId\":\"id\"}",
+            "{\"AccessKeyId\":\"id\",\"SecretAccessKey\":\"\"}",
+            "{\"AccessKeyId\":\"id\",\"SecretAccessKey\":\"s\\n\"}",
+            "{\"AccessKeyId\":\"id\",\"SecretAccessKey\":\"s\",\"Expiration\":\"soon\"}",
+        ] {
+            assert!(credentials(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_with_their_zones() {
+        for (text, seconds) in [
+            ("1970-01-01T00:00:00Z", Some(0)),
+            ("2024-02-29T23:59:59.123Z", Some(1_709_251_199)),
+            ("1970-01-01T02:00:01+02:00", Some(1)),
+            ("1970-01-01T00:00:01-00:30", Some(1801)),
+            ("1970-01-01", None),
+            ("1970-13-01T00:00:00Z", None),
+            ("1970-01-01T00:00Z", None),
+        ] {
+            let expected = seconds.map(Duration::from_secs);
+            assert_eq!(time_since_1970(text), expected, "{text}");
+        }
+    }
+
+    /// A program that prints credentials which are good for so many seconds, and counts how often.
+    fn printing(folder: &tempfile::TempDir, seconds: u64) -> String {
+        let runs = folder.path().join("runs");
+        let (runs, date) = (runs.display(), format!("+{seconds} seconds"));
+        format!(
+            "echo x >> {runs}; echo \"{{\\\"Version\\\": 1, \\\"AccessKeyId\\\": \\\"id-$(wc -l < {runs})\\\", \
+             \\\"SecretAccessKey\\\": \\\"s\\\", \\\"Expiration\\\": \\\"$(date -u -d '{date}' +%FT%TZ)\\\"}}\""
+        )
+    }
+
+    #[test]
+    fn it_is_run_again_before_they_expire_and_nobody_waits_while_they_are_good() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for (seconds, first, second) in
+            [(3600, "id-1", "id-1"), (200, "id-1", "id-2"), (0, "id-2", "id-3")]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            let secrets = Secrets::of(Vec::new());
+            let command = Command::start(&printing(&folder, seconds), &secrets).unwrap();
+            command.now().tried -= PAUSE;
+            let of = OfCommand(Arc::clone(&command));
+            runtime.block_on(async {
+                assert_eq!(of.get_credential().await.unwrap().key_id, first);
+                drop(command.running.lock().await);
+                assert_eq!(of.get_credential().await.unwrap().key_id, second);
+            });
+        }
+    }
+}
