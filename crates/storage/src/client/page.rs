@@ -2,20 +2,35 @@
 //!
 //! `object_store` takes a page without a continuation token for the last one, even if the server says that there are
 //! more, or says something else: a part of a bucket would silently be the data set. And it leaves out a `/` that a key
-//! begins with, so that another object would be read in its place. This looks at nothing else in a page.
+//! begins or ends with, so that another object would be read in its place. This looks at nothing else in a page.
 
 use hyper::Uri;
 
 use super::failure::Failure;
 
+/// Names of what a page says of each object.
+struct Names {
+    object: &'static str,
+    key: &'static str,
+    len: &'static str,
+}
+
+const OF_S3: Names = Names { object: "Contents", key: "Key", len: "Size" };
+const OF_AZURE: Names = Names { object: "Blob", key: "Name", len: "Content-Length" };
+
 /// Refuses an answer that is a page of S3's listing, as Google speaks it, too, and is neither the last one nor has what
-/// the next one is asked for with.
+/// the next one is asked for with. Refuses keys, also of Azure's, that would be others.
 pub(super) fn check(uri: &Uri, answer: &[u8]) -> Result<(), Failure> {
     let options = uri.query().unwrap_or_default();
-    if !options.split('&').any(|option| option == "list-type=2") {
+    let has = |wanted: &str| options.split('&').any(|option| option == wanted);
+    if has("comp=list") {
+        return check_ends(&String::from_utf8_lossy(answer), &OF_AZURE);
+    }
+    if !has("list-type=2") {
         return Ok(());
     }
     let text = String::from_utf8_lossy(answer);
+    check_ends(&text, &OF_S3)?;
     if !text.contains("<ListBucketResult") {
         return Err(Failure::Unusable(
             "the server's answer is no page of a listing; check the endpoint, and try again"
@@ -45,6 +60,28 @@ pub(super) fn check(uri: &Uri, answer: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Refuses a key that ends in `/` and has bytes. Without any, it stands for a folder.
+fn check_ends(text: &str, names: &Names) -> Result<(), Failure> {
+    let (key, object) = (names.key, names.object);
+    for (at, _) in text.match_indices(&format!("/</{key}>")) {
+        let (before, after) = text.split_at(at + 1);
+        let begins = before.rfind(&format!("<{object}>")).unwrap_or(0);
+        let ends = after.find(&format!("</{object}>")).unwrap_or(after.len());
+        let whole = &text[begins..at + 1 + ends];
+        if element(whole, names.len) == Some("0") {
+            continue;
+        }
+        let name = element(whole, key).unwrap_or_default();
+        let name: String = name.chars().take(200).collect();
+        return Err(Failure::Unusable(format!(
+            "the key `{}` ends in `/` and has bytes, so it cannot be the name of a file; rename or remove this object, \
+             or give the URL of a folder without it",
+            name.escape_debug()
+        )));
+    }
+    Ok(())
+}
+
 /// What is between `<name>` and its end. No name of an object has a `<`: in XML it is written in another way.
 fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = text.rsplit_once(&format!("<{name}>"))?;
@@ -68,6 +105,9 @@ mod tests {
             page(&format!("{more}{next}")),
             page(&format!("{next}<Contents><Key>a</Key></Contents>{more}")),
             page("<NextMarker/>"),
+            page(
+                "<Contents><Key>a/</Key><Size>0</Size></Contents><Contents><Key>b</Key><Size>1</Size></Contents>",
+            ),
             "<ListBucketResult/>".to_owned(),
         ] {
             assert_eq!(check(&listing, whole.as_bytes()), Ok(()), "{whole}");
@@ -76,6 +116,9 @@ mod tests {
             String::new(),
             "<Error><Code>InternalError</Code></Error>".to_owned(),
             page("<Contents><Key>/cat/1.jpg</Key></Contents>"),
+            page(
+                "<Contents><Size>0</Size><Key>a/</Key></Contents><Contents><Size>1</Size><Key>b/</Key></Contents>",
+            ),
             page(more),
             page("<IsTruncated> True\n</IsTruncated><NextMarker>a</NextMarker>"),
             page(&format!("{more}<NextContinuationToken/>")),
@@ -86,5 +129,22 @@ mod tests {
             // Of another request, nothing is known.
             assert_eq!(check(&uri("comp=list"), cut.as_bytes()), Ok(()), "{cut}");
         }
+    }
+
+    #[test]
+    fn a_key_of_azure_that_ends_in_a_slash_has_no_bytes() {
+        let listing = "http://h/b?restype=container&comp=list".parse::<Uri>().unwrap();
+        let page = |len: u32| {
+            format!(
+                "<Blobs><Blob><Name>a/</Name><Properties><Content-Length>{len}</Content-Length>\
+                 </Properties></Blob><Blob><Name>b</Name><Properties><Content-Length>7\
+                 </Content-Length></Properties></Blob></Blobs>"
+            )
+        };
+        assert_eq!(check(&listing, page(0).as_bytes()), Ok(()));
+        let Err(Failure::Unusable(why)) = check(&listing, page(1).as_bytes()) else {
+            panic!("it is another object")
+        };
+        assert!(why.starts_with("the key `a/` ends in `/` and has bytes"), "{why}");
     }
 }
