@@ -91,6 +91,10 @@ impl fmt::Debug for Server {
 }
 
 type Cells = BTreeMap<String, (Vec<u8>, i64)>;
+type Held = BTreeMap<Vec<u8>, Cells>;
+
+/// Whoever asks for no more than one replica, asks with this.
+const LOCAL_ONE: u16 = 0x0A;
 
 /// The double; it lives as long as the test's process.
 pub struct Server {
@@ -98,7 +102,8 @@ pub struct Server {
     pub at: SocketAddr,
     settings: Settings,
     columns: Mutex<&'static [Column]>,
-    rows: Mutex<BTreeMap<Vec<u8>, Cells>>,
+    rows: Mutex<Held>,
+    behind: Mutex<Option<Held>>,
     statements: Mutex<HashMap<Vec<u8>, String>>,
     asked: AtomicUsize,
     connected: AtomicUsize,
@@ -129,6 +134,7 @@ impl Server {
             columns: Mutex::new(settings.columns),
             settings,
             rows: Mutex::default(),
+            behind: Mutex::default(),
             statements: Mutex::default(),
             asked: AtomicUsize::new(0),
             connected: AtomicUsize::new(0),
@@ -187,6 +193,11 @@ impl Server {
     /// Requests so far, and connections.
     pub fn counts(&self) -> (usize, usize) {
         (self.asked.load(Ordering::SeqCst), self.connected.load(Ordering::SeqCst))
+    }
+
+    /// From now on, one replica stays as it is: whoever asks one alone asks this one.
+    pub fn fall_behind(&self) {
+        *lock(&self.behind) = Some(lock(&self.rows).clone());
     }
 
     /// It forgets the statements that it was told.
@@ -279,11 +290,19 @@ impl Server {
             let nothing = [[0; 12].to_vec(), [[0, 0, 0, 4], [0; 4]].concat()].concat();
             return Some((0x08, [&int(4)[..], &short(&id), &nothing].concat()));
         }
+        let behind = lock(&self.behind);
+        let is_of_one = take(&mut &*body, 2) == LOCAL_ONE.to_be_bytes();
         let (values, n_rows, state) = parameters(body);
-        Some(self.run(&statement, &values, (n_rows, state)))
+        let page = (n_rows, state);
+        Some(self.run(&statement, (&values, page), behind.as_ref().filter(|_| is_of_one)))
     }
 
-    fn run(&self, statement: &str, values: &[Vec<u8>], page: Page) -> (u8, Vec<u8>) {
+    fn run(
+        &self,
+        statement: &str,
+        (values, page): (&[Vec<u8>], Page),
+        behind: Option<&Held>,
+    ) -> (u8, Vec<u8>) {
         let columns = *lock(&self.columns);
         let names = |after: &str, until: &str| {
             let list = statement.split_once(after).map_or("", |(_, rest)| rest);
@@ -328,7 +347,8 @@ impl Server {
         }
         let key_name = columns.iter().find(|[_, kind, _]| *kind == "partition_key");
         let key_name = key_name.map_or("", |[name, ..]| name);
-        let held = lock(&self.rows);
+        let rows_now = lock(&self.rows);
+        let held = behind.unwrap_or(&rows_now);
         let first = page.1.clone().unwrap_or_default();
         let chosen = held.iter().filter(|(key, _)| match values.first() {
             Some(wanted) => *key == wanted,

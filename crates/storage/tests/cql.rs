@@ -108,6 +108,39 @@ fn rows_that_somebody_else_wrote_may_lack_their_length_or_their_bytes() {
     assert!(text.contains("row d`: its label is negative"), "{text}");
 }
 
+/// Rows that a node missed while it was down were silently no part of the data set, or ended the run.
+#[test]
+fn a_replica_that_is_behind_is_not_believed_before_the_others_are_asked() {
+    let server = Server::start(Settings::default()).unwrap();
+    server.put(b"a", b"01", None);
+    server.fall_behind();
+    server.put(b"a", b"0123", None);
+    server.put(b"b", b"4567", None);
+    server.put_cells(b"c", &[("data", b"89")]);
+    let objects = open(&server.url());
+    let mut listed = Vec::new();
+    each_listed(&*objects, "", &mut |one| listed.push(one.unwrap()));
+    let lens = listed.iter().map(|one| (&*one.name, one.identity.len));
+    assert_eq!(lens.collect::<Vec<_>>(), [("a", 4), ("b", 4), ("c", 2)]);
+    let mut fetcher = Fetcher::start(Arc::clone(&objects), ONE).unwrap();
+    for (one, bytes) in listed.iter().zip(["01", "45", "89"]) {
+        let (object, range, timeout) = ((*one.name).into(), 0..2, PATIENCE);
+        let expected = Some(one.identity.clone());
+        fetcher.submit(Fetch { tag: 1, object, range, expected, timeout });
+        assert_eq!(fetcher.poll(PATIENCE).unwrap().result.unwrap(), bytes);
+    }
+    assert_eq!(View::start(Arc::clone(&objects)).unwrap().identity("a").unwrap().len, 4);
+    // What has changed for most of them has changed.
+    server.put(b"b", b"another", None);
+    let (object, range, timeout) = ("b".into(), 0..2, PATIENCE);
+    let expected = Some(listed[1].identity.clone());
+    fetcher.submit(Fetch { tag: 1, object, range, expected, timeout });
+    let error = fetcher.poll(PATIENCE).unwrap().result.unwrap_err();
+    assert!(matches!(error, StorageError::Changed { .. }), "{error}");
+    let error = fetch(&objects, "gone").unwrap_err();
+    assert!(matches!(error, StorageError::NotFound { .. }), "{error}");
+}
+
 /// One refusal did cost the whole page before: a page of many could never be listed.
 #[test]
 fn each_length_that_is_missing_is_asked_for_again_by_itself() {

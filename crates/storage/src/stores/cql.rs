@@ -1,5 +1,8 @@
 //! Cassandra, ScyllaDB or another database that speaks CQL: the rows of a table are objects.
 //!
+//! A replica may lag behind the others, or have been down while the table was filled. So lists are those of most
+//! replicas; a row is asked of one, and of most where that one does not have what was listed.
+//!
 //! Which column is what, `cql/layout.rs` says. A row is read as a whole, whichever part of it is asked for; it is
 //! recognised by its length and by the time at which its bytes were written. The client is our own, in four files:
 //! a driver would bring a second TLS library, and as much code again as all of this crate builds on.
@@ -29,7 +32,8 @@ use crate::retry::retried;
 use crate::{Arrivals, Identity, Listed, Objects, Put, StorageError};
 use cluster::{Cluster, Failure};
 use connection::{Access, Trouble};
-use frame::{Answer, Consistency, Failed, Rows, Run};
+use frame::Consistency::{self, LocalOne, LocalQuorum};
+use frame::{Answer, Failed, Rows, Run};
 
 pub(crate) use frame::n_answers;
 use layout::{Key, Label, Layout, Row, number, quoted};
@@ -156,7 +160,7 @@ impl Cql {
             let statement = "SELECT column_name, kind, type FROM system_schema.columns \
                              WHERE keyspace_name = ? AND table_name = ?";
             let names = [Some(self.keyspace.as_bytes()), Some(self.table.as_bytes())];
-            let run = run(&names, None);
+            let run = run(&names, LocalOne);
             let columns = self.cluster.rows(statement, run).await;
             let columns = columns.map_err(|failure| failed(failure, place))?;
             if columns.rows.is_empty() {
@@ -173,6 +177,7 @@ impl Cql {
         &self,
         object: &str,
         statement: fn(&Layout, &str) -> String,
+        consistency: Consistency,
     ) -> Result<(&Layout, Vec<Option<Bytes>>), StorageError> {
         let place = self.shown(object);
         let not_found = || StorageError::NotFound { place: place.clone() };
@@ -184,15 +189,19 @@ impl Cql {
         let statement = statement(layout, &self.table());
         let values = [Some(&key[..])];
         let answer =
-            self.cluster.execute(&statement, run(&values, None), Some(&key)).await;
+            self.cluster.execute(&statement, run(&values, consistency), Some(&key)).await;
         let rows = rows(answer, &place)?;
         let row = rows.rows.into_iter().next().filter(|row| row.len() == 2);
         Ok((layout, row.ok_or_else(not_found)?))
     }
 
     /// All of an object, and what it is recognised by.
-    async fn get(&self, object: &str) -> Result<(Bytes, Identity), StorageError> {
-        let (_, mut row) = self.row(object, Layout::get).await?;
+    async fn get(
+        &self,
+        object: &str,
+        consistency: Consistency,
+    ) -> Result<(Bytes, Identity), StorageError> {
+        let (_, mut row) = self.row(object, Layout::get, consistency).await?;
         let modified = number(row[1].as_ref()).and_then(since_1970);
         // A row without bytes is no object.
         let not_found = || StorageError::NotFound { place: self.shown(object) };
@@ -207,24 +216,32 @@ impl Cql {
         object: &str,
         expected: Option<&Identity>,
     ) -> Result<Bytes, StorageError> {
-        let (bytes, now) = self.get(object).await?;
-        match expected {
-            Some(expected) if !expected.matches(&now) => {
+        let other = |now: &Identity| expected.is_some_and(|was| !was.matches(now));
+        let mut got = self.get(object, LocalOne).await;
+        let is_doubtful = match &got {
+            Ok((_, now)) => other(now),
+            Err(error) => matches!(error, StorageError::NotFound { .. }),
+        };
+        if is_doubtful {
+            got = self.get(object, LocalQuorum).await;
+        }
+        match got? {
+            (_, now) if other(&now) => {
                 Err(StorageError::Changed { place: self.shown(object) })
             }
-            _ => Ok(bytes),
+            (bytes, _) => Ok(bytes),
         }
     }
 
     async fn identity(&self, object: &str) -> Result<Identity, StorageError> {
-        let (layout, row) = self.row(object, Layout::identify).await?;
+        let (layout, row) = self.row(object, Layout::identify, LocalQuorum).await?;
         match layout.len(row[0].as_ref()) {
             Some(len) => {
                 let modified = number(row[1].as_ref()).and_then(since_1970);
                 Ok(Identity { len, modified, etag: None })
             }
             // Whoever wrote the row left its length out, or its bytes.
-            None => self.get(object).await.map(|(_, identity)| identity),
+            None => self.get(object, LocalQuorum).await.map(|(_, identity)| identity),
         }
     }
 
@@ -242,7 +259,7 @@ impl Cql {
         if !self.layout(&self.url).await?.has_label() {
             return Ok(true);
         }
-        let (_, row) = self.row(object, Layout::labelled).await?;
+        let (_, row) = self.row(object, Layout::labelled, LocalQuorum).await?;
         Ok(number(row[1].as_ref()) == Some(label.into()))
     }
 
@@ -275,7 +292,7 @@ impl Cql {
         page: (i32, Option<&[u8]>),
     ) -> Result<(Vec<Row>, Option<Bytes>), StorageError> {
         let statement = layout.list(&self.table());
-        let run = run(&[], Some(page));
+        let run = Run { page: Some(page), ..run(&[], LocalQuorum) };
         let answer = self.cluster.execute(&statement, run, None).await;
         let Rows { rows, more } = rows(answer, &self.url)?;
         let rows = rows.iter().filter_map(|cells| layout.row(cells));
@@ -319,11 +336,8 @@ impl Cql {
 }
 
 /// What reads are run with.
-fn run<'a>(
-    values: &'a [Option<&'a [u8]>],
-    page: Option<(i32, Option<&'a [u8]>)>,
-) -> Run<'a> {
-    Run { values, consistency: Consistency::LocalOne, page }
+fn run<'a>(values: &'a [Option<&'a [u8]>], consistency: Consistency) -> Run<'a> {
+    Run { values, consistency, page: None }
 }
 
 fn rows(answer: Result<Answer, Failure>, place: &str) -> Result<Rows, StorageError> {
@@ -467,9 +481,7 @@ impl Cql {
         key: Option<&[u8]>,
     ) -> Result<(), StorageError> {
         // What is written outlives a node.
-        let consistency = Consistency::LocalQuorum;
-        let run = Run { values, consistency, page: None };
-        let answer = self.cluster.execute(statement, run, key).await;
+        let answer = self.cluster.execute(statement, run(values, LocalQuorum), key).await;
         answer.map(drop).map_err(|failure| failed(failure, &self.url))
     }
 
@@ -484,8 +496,7 @@ impl Cql {
              data blob)",
             self.table()
         );
-        let run = Run { values: &[], consistency: Consistency::LocalQuorum, page: None };
-        let made = self.cluster.make(&statement, run).await;
+        let made = self.cluster.make(&statement, run(&[], LocalQuorum)).await;
         made.map_err(|failure| {
             let error = failed(failure, &self.url);
             let StorageError::Refused { place, why } = error else { return error };

@@ -30,9 +30,9 @@ pub(super) enum Ask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub(super) enum Consistency {
-    /// One: rows of a data set do not change while they are read.
+    /// One: what it has is what was listed, most often.
     LocalOne = 0x0A,
-    /// Most of those in the data centre: what was written outlives a node.
+    /// Most of those in the data centre: what was written outlives a node, and is seen whichever of them has it.
     LocalQuorum = 0x06,
 }
 
