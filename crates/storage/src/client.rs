@@ -37,6 +37,8 @@ use pool::{Machine, Pool, Sender};
 const LONGEST_ANSWER: usize = 64 << 20;
 /// What is on the same machine answers at once.
 const NEAR: Duration = Duration::from_secs(2);
+/// A page of a listing may be slow where a store looks at many names that are not in it.
+const ONE_PAGE: Duration = Duration::from_secs(30);
 /// A kept connection that says nothing for so long may be dead without our having heard of it: a router has
 /// forgotten it. A small request is sent again on a new one.
 const SILENT_FOR: Duration = Duration::from_secs(3);
@@ -127,7 +129,13 @@ impl Client {
         &self,
         request: &Whole,
     ) -> Result<Response<Bytes>, Failure> {
-        let mut pauses = Pauses::new();
+        let is_near = is_of_machine(request);
+        let (time, each) = match page::follows(request.uri()) {
+            _ if is_near => (retry::WITHIN, NEAR),
+            true => (retry::WITHIN_LISTING, ONE_PAGE),
+            false => (retry::WITHIN, retry::WITHIN),
+        };
+        let mut pauses = Pauses::within(time);
         loop {
             let attempt = async {
                 let answer = self.attempt(request, Patience::Own).await?;
@@ -135,8 +143,7 @@ impl Client {
                 let whole = body.whole(LONGEST_ANSWER).await?;
                 Ok::<_, Failure>(Response::from_parts(head, whole))
             };
-            let is_near = is_of_machine(request);
-            let within = if is_near { NEAR.min(pauses.left()) } else { pauses.left() };
+            let within = each.min(pauses.left());
             let failure = match tokio::time::timeout(within, attempt).await {
                 Ok(Ok(answer)) => {
                     if is_near {
@@ -151,7 +158,7 @@ impl Client {
                     let why = format!("no answer within {} s", NEAR.as_secs());
                     Failure::Unreachable { host, why }
                 }
-                Err(_) => return Err(Failure::TimedOut(retry::WITHIN)),
+                Err(_) => Failure::TimedOut(each),
             };
             let is_final = !failure.is_transient() || is_near && !self.may_pass(&failure);
             if is_final || !pauses.wait(failure.retry_after()).await {

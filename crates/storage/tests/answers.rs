@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bothends_storage::{Fetch, Fetcher, Location, Options, StorageError, View};
 
@@ -175,6 +175,29 @@ fn a_listing_that_breaks_off_between_pages_is_refused() {
         _ => page(&["x/c"], "<IsTruncated>false</IsTruncated>"),
     });
     assert_eq!(listed("s3://data/x", &options(at)).unwrap(), ["a", "b", "c"]);
+}
+
+/// Minutes of listing were lost when a store limited requests for ten seconds.
+#[test]
+fn a_listing_that_has_begun_outlives_a_longer_failure() {
+    let began = Instant::now();
+    let (at, _) = server(move |_, line| match line.contains("continuation-token=2") {
+        false => {
+            let more = "<IsTruncated>true</IsTruncated>";
+            let next = "<NextContinuationToken>2</NextContinuationToken>";
+            page(&["x/a", "x/b"], &format!("{more}{next}"))
+        }
+        true if began.elapsed() < Duration::from_secs(11) => {
+            s3_error(line, "503 Slow Down", "SlowDown")
+        }
+        true => page(&["x/c"], "<IsTruncated>false</IsTruncated>"),
+    });
+    assert_eq!(listed("s3://data/x", &options(at)).unwrap(), ["a", "b", "c"]);
+    let (at, _) = server(|_, line| s3_error(line, "503 Slow Down", "SlowDown"));
+    let began = Instant::now();
+    let error = listed("s3://data/x", &options(at)).unwrap_err();
+    assert!(matches!(error, StorageError::Throttled { .. }), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
 #[test]

@@ -8,6 +8,17 @@ use hyper::Uri;
 
 use super::failure::Failure;
 
+/// Whether such a page is asked for that follows another one.
+pub(super) fn follows(uri: &Uri) -> bool {
+    let options = uri.query().unwrap_or_default();
+    let marks = ["continuation-token=", "marker="];
+    let is_mark =
+        |option: &str, mark: &str| option.len() > mark.len() && option.starts_with(mark);
+    let is_listing =
+        options.split('&').any(|it| ["list-type=2", "comp=list"].contains(&it));
+    is_listing && options.split('&').any(|it| marks.iter().any(|mark| is_mark(it, mark)))
+}
+
 /// Names of what a page says of each object.
 struct Names {
     object: &'static str,
@@ -128,6 +139,21 @@ mod tests {
             assert!(!failure.is_transient(), "{cut}");
             // Of another request, nothing is known.
             assert_eq!(check(&uri("comp=list"), cut.as_bytes()), Ok(()), "{cut}");
+        }
+    }
+
+    #[test]
+    fn the_first_page_is_told_from_those_that_follow() {
+        for (options, follows) in [
+            ("list-type=2&prefix=x", false),
+            ("list-type=2&continuation-token=", false),
+            ("list-type=2&continuation-token=a&prefix=marker", true),
+            ("comp=list&restype=container&marker=a", true),
+            ("comp=list&restype=container", false),
+            ("marker=a", false),
+        ] {
+            let uri = format!("http://h/b?{options}").parse::<Uri>().unwrap();
+            assert_eq!(super::follows(&uri), follows, "{options}");
         }
     }
 

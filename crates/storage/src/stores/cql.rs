@@ -28,7 +28,7 @@ use tokio::sync::OnceCell;
 
 use crate::address::{percent_decoded, split_scheme, without_login};
 use crate::objects::{Labelled, is_plain};
-use crate::retry::retried;
+use crate::retry::{WITHIN, WITHIN_LISTING, retried, retried_within};
 use crate::{Arrivals, Identity, Listed, Objects, Put, StorageError};
 use cluster::{Cluster, Failure};
 use connection::{Access, Trouble};
@@ -436,7 +436,8 @@ impl Objects for Cql {
             async move {
                 let state = state?;
                 let attempt = || self.page(prefix, state.as_deref(), &fewer);
-                Some(match retried(&self.url, attempt).await {
+                let time = if state.is_some() { WITHIN_LISTING } else { WITHIN };
+                Some(match retried_within(time, &self.url, attempt).await {
                     Ok((rows, more)) => {
                         // Each length that is missing has attempts of its own.
                         let listed = stream::iter(rows).map(|row| self.listed(row));

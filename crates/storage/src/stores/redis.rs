@@ -21,7 +21,7 @@ use redis::{Cmd, RedisError, cmd, pipe};
 use crate::address::{percent_decoded, without_login};
 use crate::fetcher::destination::{self, Borrowed};
 use crate::objects::{arrivals, is_plain};
-use crate::retry::retried;
+use crate::retry::{WITHIN, WITHIN_LISTING, retried, retried_within};
 use crate::{Arrivals, Identity, Listed, Objects, Put, StorageError};
 use values::{Expected, Failed, Got, LONGEST_LINE, Number, Values};
 
@@ -345,14 +345,16 @@ impl Redis {
         command.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg("string");
         let request = command.get_packed_command();
         let attempt = || self.keys(&request, &place);
-        let (cursor, keys) = retried(&place, attempt).await?;
+        let time = if scan.is_first() { WITHIN } else { WITHIN_LISTING };
+        let (cursor, keys) = retried_within(time, &place, attempt).await?;
         scan.is_done = cursor == "0";
         scan.cursor = cursor;
         let keys: Vec<String> = keys.into_iter().filter(|key| scan.is_new(key)).collect();
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let lens = retried(&place, || self.lengths(&keys, &place)).await?;
+        let attempt = || self.lengths(&keys, &place);
+        let lens = retried_within(time, &place, attempt).await?;
         let listed = keys.iter().zip(lens).filter_map(|(key, len)| {
             let name = key.strip_prefix(&self.prefix)?.to_owned();
             let identity = Identity { len, modified: None, etag: None };
