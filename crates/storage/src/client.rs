@@ -4,6 +4,7 @@
 //! tokens) are small, and are tried again for a while. Read `client/failure.rs` and
 //! `client/pool.rs` first.
 
+pub(crate) mod dial;
 pub(crate) mod failure;
 pub(crate) mod idle;
 mod page;

@@ -1,11 +1,12 @@
 //! Connections: opened within a deadline, kept while they are idle.
 
 use std::fmt::{self, Debug, Formatter};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -19,6 +20,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::dial::{Dialer, Spread};
 use super::failure::{Failure, is_of_machine, no_connection};
 use super::idle::{Idle, Wait};
 
@@ -27,6 +29,10 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// The same to a cloud's own address, which is next to the machine or nowhere.
 const CONNECT_TO_MACHINE_WITHIN: Duration = Duration::from_secs(1);
 
+/// How long a connection is kept, and for how many requests, more or less.
+const KEPT_FOR: Duration = Duration::from_secs(300);
+const MOST_REQUESTS: u32 = 1000;
+
 /// Scheme, host and port.
 pub(super) type Key = String;
 
@@ -34,6 +40,7 @@ pub(super) type Key = String;
 #[derive(Debug)]
 pub(super) struct Pool {
     idle: Idle<Key, Sender>,
+    dialer: Dialer,
     ca_file: Option<PathBuf>,
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
     /// What is known of the cloud's own service on this machine. It stands alone: no other memory is published
@@ -56,6 +63,9 @@ pub(super) enum Machine {
 pub(super) struct Sender {
     key: Key,
     sender: SendRequest<Full<Bytes>>,
+    /// Until when, and for how many requests, it is kept.
+    until: Instant,
+    n_left: u32,
 }
 
 impl Debug for Sender {
@@ -69,7 +79,14 @@ impl Sender {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> hyper::Result<Response<Incoming>> {
+        self.n_left = self.n_left.saturating_sub(1);
         self.sender.send_request(request).await
+    }
+
+    /// Whether it is time for another one. One that is kept forever stays with the front end that it found, however busy
+    /// that is, and never finds those that were added.
+    fn is_worn(&self) -> bool {
+        self.n_left == 0 || Instant::now() >= self.until
     }
 }
 
@@ -77,7 +94,8 @@ impl Pool {
     pub(super) fn new(ca_file: Option<&Path>) -> Self {
         let ca_file = ca_file.map(Path::to_owned);
         let machine = AtomicU8::new(Machine::Unknown as u8);
-        Self { idle: Idle::default(), ca_file, tls: OnceLock::new(), machine }
+        let dialer = Dialer::new(Spread::InTurn);
+        Self { idle: Idle::default(), dialer, ca_file, tls: OnceLock::new(), machine }
     }
 
     /// What is known of the cloud's own service.
@@ -109,7 +127,7 @@ impl Pool {
     }
 
     pub(super) fn keep(&self, sender: Sender) {
-        if !sender.sender.is_closed() {
+        if !sender.sender.is_closed() && !sender.is_worn() {
             self.idle.keep(sender.key.clone(), sender);
         }
     }
@@ -126,7 +144,7 @@ impl Pool {
         let shown = format!("{host}:{port}");
         let opening = async {
             let bare = host.trim_start_matches('[').trim_end_matches(']');
-            let stream = TcpStream::connect((bare, port)).await;
+            let stream = self.dialer.connect(bare, port).await;
             let stream = stream.map_err(|error| no_connection(shown.clone(), &error))?;
             // Requests are small and never wait for more.
             let _ = stream.set_nodelay(true);
@@ -172,7 +190,11 @@ where
         // Whoever waits for an answer on it hears of a failure.
         let _ = connection.await;
     });
-    Ok(Sender { key, sender })
+    // From three to five quarters, so that those that were opened together are not closed together.
+    let more = RandomState::new().hash_one(0) % u64::from(MOST_REQUESTS / 2 + 1);
+    let n_left = MOST_REQUESTS * 3 / 4 + u32::try_from(more).unwrap_or(0);
+    let until = Instant::now() + KEPT_FOR * n_left / MOST_REQUESTS;
+    Ok(Sender { key, sender, until, n_left })
 }
 
 fn key(uri: &Uri) -> Option<Key> {

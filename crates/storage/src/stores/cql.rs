@@ -27,6 +27,7 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::sync::OnceCell;
 
 use crate::address::{percent_decoded, split_scheme, without_login};
+use crate::client::dial::{Dialer, Spread};
 use crate::objects::{Labelled, is_plain};
 use crate::retry::{WITHIN, WITHIN_LISTING, retried, retried_within};
 use crate::{Arrivals, Identity, Listed, Objects, Put, StorageError};
@@ -146,7 +147,9 @@ impl Cql {
         let tls = is_tls.then(|| crate::client::trusted(ca_file));
         let tls =
             tls.transpose().map_err(|why| wrong(format!("cannot be trusted: {why}")))?;
-        let cluster = Cluster::new(hosts, Access { login, tls });
+        // A name is one node: all that is known of it is where it lies in the ring.
+        let dialer = Arc::new(Dialer::new(Spread::Steady));
+        let cluster = Cluster::new(hosts, Access { login, tls, dialer });
         Ok(Self { cluster, url: text, keyspace, table, layout: OnceCell::new() })
     }
 

@@ -13,10 +13,10 @@ use bytes::{Bytes, BytesMut};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsConnector;
 
+use crate::client::dial::Dialer;
 use crate::client::failure::is_open_files;
 use crate::fetcher::progress::Progress;
 
@@ -58,6 +58,7 @@ pub(super) struct Access {
     pub(super) login: Option<(String, String)>,
     /// What is trusted, where the connection is encrypted.
     pub(super) tls: Option<Arc<ClientConfig>>,
+    pub(super) dialer: Arc<Dialer>,
 }
 
 /// An open connection; it ends when the last one who has it drops it.
@@ -144,7 +145,7 @@ impl Connection {
         access: &Access,
     ) -> Result<Self, Trouble> {
         let opening = async {
-            let stream = TcpStream::connect((host, port)).await;
+            let stream = access.dialer.connect(host, port).await;
             let stream = stream.map_err(|error| unconnected(&error))?;
             // Requests are small and never wait for more.
             let _ = stream.set_nodelay(true);

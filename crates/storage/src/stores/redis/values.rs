@@ -20,6 +20,7 @@ use redis::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::client::dial::{Dialer, Spread};
 use crate::client::failure::is_open_files;
 use crate::client::idle::Idle;
 use crate::fetcher::progress;
@@ -41,6 +42,7 @@ pub(super) struct Values {
     /// Holds the password, so none of this is ever printed.
     greeting: Vec<Cmd>,
     idle: Idle<(), TcpStream>,
+    dialer: Dialer,
 }
 
 /// What to receive at most.
@@ -83,8 +85,8 @@ impl Values {
             select.arg(settings.db());
             greeting.push(select);
         }
-        let idle = Idle::default();
-        Some(Self { host: host.clone(), port: *port, greeting, idle })
+        let (idle, dialer) = (Idle::default(), Dialer::new(Spread::Steady));
+        Some(Self { host: host.clone(), port: *port, greeting, idle, dialer })
     }
 
     /// Sends `request`, which may be two commands, and receives a value and perhaps a number. The value may be received
@@ -124,7 +126,7 @@ impl Values {
 
     async fn connect(&self) -> Result<TcpStream, Failed> {
         let opening = async {
-            let stream = TcpStream::connect((&*self.host, self.port)).await;
+            let stream = self.dialer.connect(&self.host, self.port).await;
             let stream = stream.map_err(|error| match is_open_files(&error) {
                 true => Failed::OpenFiles,
                 false => Failed::ToConnect(error.into()),
