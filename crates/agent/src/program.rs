@@ -385,6 +385,14 @@ const STORE_FILES: [&str; 8] = [
     "AZURE_FEDERATED_TOKEN_FILE",
 ];
 
+/// Where AWS's profile files are: keys are renewed by a new file of the same name.
+fn profile_folders(variable: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
+    let named = ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"].map(&variable);
+    let named = named.into_iter().flatten();
+    let folders = named.filter_map(|file| file.parent().map(Path::to_owned));
+    folders.chain(variable("HOME").map(|home| home.join(".aws"))).collect()
+}
+
 /// Gives up what serving does not need. Before the first thread is started, and after the door is
 /// open.
 fn confine(
@@ -405,6 +413,8 @@ fn confine(
             places.read.extend(READ_FOR_STORES.map(PathBuf::from));
             let named = STORE_FILES.into_iter().filter_map(std::env::var_os);
             places.read.extend(named.map(PathBuf::from));
+            let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+            places.read.extend(profile_folders(variable));
         }
     }
     if args.announce.is_some() {
@@ -508,6 +518,17 @@ fn cores_here() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn profile_files_may_be_read_where_new_ones_will_be() {
+        let variable = |name: &str| match name {
+            "HOME" => Some(PathBuf::from("/home/me")),
+            "AWS_CONFIG_FILE" => Some(PathBuf::from("/run/keys/config")),
+            _ => None,
+        };
+        let folders = profile_folders(variable);
+        assert_eq!(folders, ["/run/keys", "/home/me/.aws"].map(PathBuf::from));
+    }
 
     /// Systemd starts it as the unit says, so the unit's flags must be some.
     #[test]

@@ -51,7 +51,9 @@ pub(crate) struct Secrets(Arc<Mutex<Vec<String>>>);
 
 impl Secrets {
     pub(crate) fn of(secrets: Vec<String>) -> Self {
-        Self(Arc::new(Mutex::new(secrets)))
+        let known = Self(Arc::default());
+        known.add(secrets);
+        known
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<String>> {
@@ -61,7 +63,8 @@ impl Secrets {
     /// So are these.
     pub(crate) fn add(&self, more: impl IntoIterator<Item = String>) {
         let mut known = self.known();
-        for secret in more {
+        // Shorter ones are no credentials, and may be parts of any word.
+        for secret in more.into_iter().filter(|secret| secret.len() > 3) {
             // The longer ones first: none is a part of what is left.
             let at = known.partition_point(|other| other.len() >= secret.len());
             known.insert(at, secret);
@@ -71,7 +74,7 @@ impl Secrets {
     /// The text without them, and not longer than a line.
     pub(crate) fn removed_from(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for secret in self.known().iter().filter(|secret| !secret.is_empty()) {
+        for secret in self.known().iter() {
             text = text.replace(secret.as_str(), "***");
         }
         text.lines().next().unwrap_or_default().chars().take(200).collect()
