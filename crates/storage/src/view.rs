@@ -58,7 +58,7 @@ struct Known {
     /// Objects that were asked for one by one; `None` is a file that was looked for in vain.
     identified: BTreeMap<Box<str>, Option<Identity>>,
     /// What [`Storage::kind`] was asked for that no listing has.
-    sought: Sought,
+    sought: Box<Sought>,
     windows: HashMap<String, Window>,
     /// Counts reads, to find the window that was not used for the longest time.
     n_reads: u64,
