@@ -23,7 +23,7 @@ use crate::jpeg::file::code::Class;
 use crate::jpeg::file::frame::{BLOCK, Component, Frame, MAX_MCU_BLOCKS, Process};
 use crate::jpeg::file::header::{self, Next, Tables};
 use crate::jpeg::transform::idct::Steps;
-use crate::jpeg::zigzag::place_of;
+use crate::jpeg::zigzag::{not_zero, place_of};
 use crate::jpeg::{Broken, damaged, unreadable, unsupported};
 
 /// Most scans of a file. Real files have about ten; a hostile one may hold thousands of empty
@@ -469,11 +469,13 @@ impl<'a> Reader<'a> {
             }
         }
         if self.n_ended > 0 {
-            for k in k..self.band.end {
-                let coefficient = place(block, k, self.band.end)?;
-                if *coefficient != 0 {
-                    self.refine(coefficient, one);
-                }
+            // The bits from `k` to the end of the band, which has 64 at most.
+            let from_k = u64::MAX.checked_shl(k as u32).unwrap_or(0);
+            let to_end = u64::MAX >> (64 - self.band.end);
+            let mut rest = not_zero(block) & from_k & to_end;
+            while rest != 0 {
+                self.refine(&mut block[place_of(rest.trailing_zeros() as usize)], one);
+                rest &= rest - 1;
             }
             self.n_ended -= 1;
         }
