@@ -14,7 +14,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
@@ -89,7 +89,8 @@ impl Client {
         let is_head = request.method() == Method::HEAD;
         let (head, body) = parts.into_parts();
         // Whoever takes the rest of a body gives the connection back.
-        let kept = Kept { body, home: Some((Arc::clone(&self.0), sender)) };
+        let home = Some((Arc::clone(&self.0), sender));
+        let kept = Kept { body, home, came: Instant::now() };
         if status.is_success() {
             return Ok(Response::from_parts(head, kept));
         }
@@ -215,6 +216,16 @@ fn origin_form(request: &Whole) -> Result<Whole, Failure> {
 pub(crate) struct Kept {
     body: Incoming,
     home: Option<(Arc<Pool>, Sender)>,
+    /// When its last part came.
+    came: Instant,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some((pool, sender)) = self.home.take() {
+            pool.gave_up(sender, self.came);
+        }
+    }
 }
 
 impl Kept {
@@ -259,6 +270,7 @@ impl Body for Kept {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if let Poll::Ready(Some(Ok(frame))) = &polled {
             progress::came(frame.data_ref().map_or(0, Bytes::len));
+            self.came = Instant::now();
         }
         let is_read = match &polled {
             Poll::Ready(None) => true,

@@ -121,6 +121,58 @@ fn connections_that_were_forgotten_are_tried_once() {
     }
 }
 
+/// The same of one that falls silent in the middle of its answer.
+#[test]
+fn an_answer_that_breaks_off_without_a_word_tells_of_other_connections() {
+    let (listener, first) = (TcpListener::bind("127.0.0.1:0").unwrap(), Barrier::new(3));
+    let (at, first) = (listener.local_addr().unwrap(), Arc::new(first));
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let (mut stream, first) = (stream.unwrap(), Arc::clone(&first));
+            thread::spawn(move || {
+                let (mut request, mut byte, mut n) = (Vec::new(), [0], 0);
+                while stream.read(&mut byte).is_ok_and(|n| n == 1) {
+                    request.push(byte[0]);
+                    if !request.ends_with(b"\r\n\r\n") {
+                        continue;
+                    }
+                    let about = "ETag: \"1\"\r\nContent-Range: bytes 2-5/6\r\n";
+                    let answer = answer("206 Partial Content", about, "2345");
+                    if number < 3 && n == 0 {
+                        first.wait();
+                    }
+                    // Each of the first three answers once, begins a second answer, and is mute.
+                    let is_cut = number < 3 && n == 1;
+                    let n_bytes = answer.len() - if is_cut { 2 } else { 0 };
+                    let is_mute = number < 3 && n > 1;
+                    if !is_mute {
+                        stream.write_all(&answer[..n_bytes]).unwrap();
+                    }
+                    request.clear();
+                    n += 1;
+                }
+            });
+        }
+    });
+    let objects = open(&format!("http://{at}/x"), &Options::default());
+    let mut fetcher = Fetcher::start(objects, ONE).unwrap();
+    let fetch = |tag, timeout| {
+        let (object, range) = ("a".into(), 2..6);
+        Fetch { tag, object, range, expected: None, timeout }
+    };
+    for tag in 0..3 {
+        fetcher.submit(fetch(tag, PATIENCE));
+    }
+    for _ in 0..3 {
+        assert_eq!(fetcher.poll(PATIENCE).unwrap().result.unwrap(), "2345");
+    }
+    fetcher.submit(fetch(0, Duration::from_millis(1500)));
+    let error = fetcher.poll(PATIENCE).unwrap().result.unwrap_err();
+    assert!(matches!(error, StorageError::TimedOut { .. }), "{error}");
+    fetcher.submit(fetch(0, PATIENCE / 10));
+    assert_eq!(fetcher.poll(PATIENCE).unwrap().result.unwrap(), "2345");
+}
+
 /// A shard's header on a connection that a router had forgotten was the end of the run.
 #[test]
 fn a_late_read_of_a_view_is_tried_again_on_a_new_connection() {

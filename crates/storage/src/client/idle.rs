@@ -59,6 +59,26 @@ impl<K: Eq + Hash, C> Idle<K, C> {
         drop(old);
     }
 
+    /// A connection to `server` is given up that has said nothing since then. As [`Wait`], for answers that have begun.
+    pub(crate) fn gave_up(&self, server: K, since: Instant) {
+        // Outside of any runtime, nobody asks again.
+        if let Ok(handle) = Handle::try_current() {
+            self.fell_silent(&(server, handle.id()), since);
+        }
+    }
+
+    fn fell_silent(&self, key: &(K, Id), since: Instant) {
+        if since.elapsed() < SILENT_FOR {
+            return;
+        }
+        let mut waiting = self.waiting();
+        let Some(connections) = waiting.get_mut(key) else { return };
+        let n_old = connections.partition_point(|(kept, _)| *kept <= since);
+        let old: Vec<_> = connections.drain(..n_old).collect();
+        drop(waiting);
+        drop(old);
+    }
+
     /// That an answer on a kept connection to `server` is waited for from now on.
     pub(crate) fn wait(&self, server: K) -> Wait<'_, K, C> {
         let key = (server, Handle::current().id());
@@ -89,16 +109,9 @@ impl<K: Eq + Hash, C> Wait<'_, K, C> {
 
 impl<K: Eq + Hash, C> Drop for Wait<'_, K, C> {
     fn drop(&mut self) {
-        let Some(key) = self.key.take() else { return };
-        if self.since.elapsed() < SILENT_FOR {
-            return;
+        if let Some(key) = self.key.take() {
+            self.idle.fell_silent(&key, self.since);
         }
-        let mut waiting = self.idle.waiting();
-        let Some(connections) = waiting.get_mut(&key) else { return };
-        let n_old = connections.partition_point(|(kept, _)| *kept <= self.since);
-        let old: Vec<_> = connections.drain(..n_old).collect();
-        drop(waiting);
-        drop(old);
     }
 }
 

@@ -126,6 +126,11 @@ impl Pool {
         self.idle.wait(sender.key.clone())
     }
 
+    /// The rest of an answer is not waited for, of which nothing has come since then.
+    pub(super) fn gave_up(&self, sender: Sender, since: Instant) {
+        self.idle.gave_up(sender.key, since);
+    }
+
     pub(super) fn keep(&self, sender: Sender) {
         if !sender.sender.is_closed() && !sender.is_worn() {
             self.idle.keep(sender.key.clone(), sender);

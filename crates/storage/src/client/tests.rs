@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
-use std::time::Instant;
 
 use super::*;
 use crate::StorageError;
