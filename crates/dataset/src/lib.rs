@@ -36,7 +36,7 @@ pub use formats::{
     Codec, Decompression, Format, Found, Step, Treatment, find, find_fields,
     is_listed_image,
 };
-pub use storage::{Entry, Kind, Storage, Version};
+pub use storage::{Entry, Kind, Storage, Version, n_at_once_here};
 pub use table::{
     FileMark, JoinLabels, MANIFEST_VERSION, Piece, Table, TableBuilder, WrongChecksum,
 };

@@ -5,6 +5,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use crate::DatasetError;
@@ -48,8 +49,8 @@ pub struct Version {
 /// # Contract
 ///
 /// Paths are relative to the storage's root, parts joined by `/`; `""` is the root. Links
-/// are followed. Calls may block; between two calls nothing changes.
-pub trait Storage: Debug {
+/// are followed. Calls may block, and may come from several threads at the same time; between two calls nothing changes.
+pub trait Storage: Debug + Sync {
     /// What lies at `path`.
     ///
     /// # Errors
@@ -97,8 +98,20 @@ pub trait Storage: Debug {
         None
     }
 
+    /// How many files to read at the same time when many are opened: as many as there are cores, at most 8, unless the
+    /// storage takes long to answer.
+    fn n_at_once(&self) -> usize {
+        n_at_once_here()
+    }
+
     /// The path as the user would write it; for messages.
     fn shown(&self, path: &str) -> String;
+}
+
+/// How many files of this machine to read at the same time.
+#[must_use]
+pub fn n_at_once_here() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get).min(8)
 }
 
 /// `Storage::kind` with an error that names the place.

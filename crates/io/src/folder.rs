@@ -8,10 +8,14 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use bothends_dataset::{Entry, Kind, Storage, Version};
+use bothends_dataset::{Entry, Kind, Storage, Version, n_at_once_here};
 
 use crate::files::regular::{keeps_its_number, open_regular};
+use crate::files::space::{Medium, medium};
 use crate::list::list;
+
+/// Files on another machine that are read at the same time when many are opened: each read waits for its answer.
+const AT_ONCE_AFAR: usize = 32;
 
 /// The files below a folder.
 #[derive(Debug)]
@@ -74,6 +78,13 @@ impl Storage for Folder {
 
     fn local(&self, path: &str) -> Option<PathBuf> {
         Some(self.0.join(path))
+    }
+
+    fn n_at_once(&self) -> usize {
+        match medium(&self.0) {
+            Ok(Medium::Network) => AT_ONCE_AFAR,
+            Ok(Medium::Disk | Medium::Memory) | Err(_) => n_at_once_here(),
+        }
     }
 
     fn shown(&self, path: &str) -> String {

@@ -1,8 +1,10 @@
 //! Fields under construction: formats name what they come across, and hand over the values of what was asked for.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use bothends_core::sample::Extent;
+use bothends_core::sample::{Extent, FileIdx};
 
 use super::column::Places;
 use super::{Ask, Field, FieldKind, Fields, NamedField, Number, Part};
@@ -47,6 +49,9 @@ pub struct FieldsBuilder {
     columns: Vec<Column>,
     /// Of values that are kept in memory.
     n_bytes: u64,
+    /// The same of all parts: together they may have no more than the whole.
+    of_parts: Arc<AtomicU64>,
+    is_part: bool,
 }
 
 #[derive(Debug)]
@@ -97,7 +102,57 @@ impl FieldsBuilder {
             let (found, places) = (None, Places::default());
             columns.push(Column { name: name.to_owned(), taken_for, found, places });
         }
-        Ok(Self { ask, known: BTreeMap::new(), columns, n_bytes: 0 })
+        let (known, of_parts) = (BTreeMap::new(), Arc::default());
+        Ok(Self { ask, known, columns, n_bytes: 0, of_parts, is_part: false })
+    }
+
+    /// One that looks for the same and has found nothing yet.
+    pub(crate) fn part(&self) -> Self {
+        let column = |column: &Column| Column {
+            name: column.name.clone(),
+            taken_for: column.taken_for,
+            found: None,
+            places: Places::default(),
+        };
+        Self {
+            ask: self.ask.clone(),
+            known: BTreeMap::new(),
+            columns: self.columns.iter().map(column).collect(),
+            n_bytes: 0,
+            of_parts: Arc::clone(&self.of_parts),
+            is_part: true,
+        }
+    }
+
+    /// Whether `part`, of the samples that follow, is what this one would have taken from them.
+    pub(crate) fn agrees(&self, part: &Self) -> bool {
+        let is_new = |name: &&String| !self.known.contains_key(*name);
+        // Which names find room depends on their order, which the part does not tell.
+        let n_names = match part.known.len() {
+            MOST_NAMES => usize::MAX,
+            _ => self.known.len() + part.known.keys().filter(is_new).count(),
+        };
+        let mut columns = self.columns.iter().zip(&part.columns);
+        (self.known.len() == MOST_NAMES || n_names <= MOST_NAMES)
+            && self.n_bytes + part.n_bytes <= MOST_BYTES
+            && columns.all(|(column, later)| match (&column.found, &later.found) {
+                (Some(found), Some(later)) => found == later,
+                (_, None) | (None, _) => true,
+            })
+    }
+
+    /// Adds a part that agrees, whose files have these numbers now.
+    pub(crate) fn append(&mut self, part: Self, files: &[FileIdx]) {
+        if self.known.len() < MOST_NAMES {
+            for (name, kind) in part.known {
+                self.known.entry(name).or_insert(kind);
+            }
+        }
+        for (column, later) in self.columns.iter_mut().zip(part.columns) {
+            column.found = column.found.take().or(later.found);
+            column.places.append(&later.places, files);
+        }
+        self.n_bytes += part.n_bytes;
     }
 
     /// Whether a format need look for fields at all.
@@ -175,9 +230,14 @@ impl FieldsBuilder {
     /// # Errors
     /// That all values together take too much memory.
     pub(crate) fn value(&mut self, kept: Kept, value: &[u8]) -> Result<(), String> {
-        self.n_bytes += value.len() as u64;
+        let len = value.len() as u64;
+        self.n_bytes += len;
+        let of_parts = match self.is_part {
+            true => len + self.of_parts.fetch_add(len, Ordering::Relaxed),
+            false => 0,
+        };
         let column = &mut self.columns[kept.nth];
-        if self.n_bytes > MOST_BYTES {
+        if self.n_bytes.max(of_parts) > MOST_BYTES {
             return Err(format!(
                 "the values of the field `{}` and others take more than 1 GiB of memory; leave it out, or store \
                  the data set as WebDataset or MDS, where such values stay in their files",

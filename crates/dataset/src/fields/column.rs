@@ -73,6 +73,19 @@ impl Places {
         self.len.push(extent.len);
     }
 
+    /// Adds places in files that have these numbers now.
+    pub(super) fn append(&mut self, later: &Self, files: &[FileIdx]) {
+        for row in 0..later.len() {
+            match later.get(row) {
+                FieldPlace::Value(value) => self.value(value),
+                FieldPlace::Extent(extent) => {
+                    let file = files[extent.file.0 as usize];
+                    self.extent(Extent { file, ..extent });
+                }
+            }
+        }
+    }
+
     pub(super) fn get(&self, row: usize) -> FieldPlace<'_> {
         if let Some(&len) = self.len.get(row) {
             let (file, offset) = (FileIdx(self.file[row]), self.offset[row]);

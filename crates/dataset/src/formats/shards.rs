@@ -3,7 +3,8 @@
 //!
 //! A format here walks the headers of its shards once and tells where each image lies. Payloads are skipped,
 //! so opening reads a small part of the data. Nothing is copied or converted: samples are read from the
-//! shards themselves, in any order. Read `tar.rs` first; the others follow the same plan.
+//! shards themselves, in any order. Read `tar.rs` first; the others follow the same plan. `walk.rs` walks
+//! through several shards at the same time.
 
 pub(crate) mod beton;
 pub(crate) mod columns;
@@ -14,6 +15,7 @@ pub(crate) mod hdf5;
 pub(crate) mod mds;
 pub(crate) mod tar;
 pub(crate) mod tfrecord;
+mod walk;
 
 use std::borrow::Cow;
 
@@ -253,6 +255,11 @@ impl Labels {
             None => self.n_missing += 1,
         }
         label.unwrap_or(0)
+    }
+
+    fn append(&mut self, later: Self) {
+        self.n_given += later.n_given;
+        self.n_missing += later.n_missing;
     }
 
     fn note(self) -> Option<&'static str> {

@@ -83,6 +83,26 @@ impl TableBuilder {
         self.table.label.push(label);
     }
 
+    /// Adds the files and samples of another table in the making, which has nothing but these, and tells which numbers
+    /// its files have now.
+    ///
+    /// # Errors
+    /// [`DatasetError::TooMany`].
+    pub(crate) fn append(&mut self, part: Self) -> Result<Vec<FileIdx>, DatasetError> {
+        let Table { file, offset, len, label, .. } = &part.table;
+        let mut files = Vec::with_capacity(part.n_files());
+        for number in 0..part.n_files() {
+            let number = FileIdx(DatasetError::count(number, "files")?);
+            files.push(self.file(&part.table.file_path(number))?);
+        }
+        for row in 0..len.len() {
+            let file = files[file[row] as usize];
+            let extent = Extent { file, offset: offset.get(row), len: len[row] };
+            self.sample(extent, label[row]);
+        }
+        Ok(files)
+    }
+
     /// The offset of that profile among the table's; a new one goes to their end.
     ///
     /// # Errors

@@ -53,6 +53,27 @@ impl Looking {
     pub(crate) fn new(fields: FieldsBuilder) -> Self {
         Self { image: None, fields, n_samples: 0 }
     }
+
+    /// One that looks for the same and has seen nothing yet.
+    pub(crate) fn part(&self) -> Self {
+        Self::new(self.fields.part())
+    }
+
+    /// Whether `part`, of the examples that follow, is what this one would have found in them.
+    pub(crate) fn agrees(&self, part: &Self) -> bool {
+        let is_same_image = match (self.image, part.image) {
+            (Some(image), Some(other)) => image == other,
+            (_, None) | (None, _) => true,
+        };
+        is_same_image && self.fields.agrees(&part.fields)
+    }
+
+    /// Adds a part that agrees, whose files have these numbers now.
+    pub(crate) fn append(&mut self, part: Self, files: &[FileIdx]) {
+        self.image = self.image.or(part.image);
+        self.fields.append(part.fields, files);
+        self.n_samples += part.n_samples;
+    }
 }
 
 /// A feature's value.

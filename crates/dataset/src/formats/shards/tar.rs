@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use bothends_core::sample::{Encoding, Extent, FileIdx};
 use serde_json::Value;
 
+use super::walk::{Walk, walk};
 use super::{Labels, Window, class, find, found, one_split, with_fields};
 use crate::error::DatasetError;
 use crate::fields::{BYTES, FieldKind, FieldsBuilder, Kept, Number, TEXT, scalar};
@@ -41,18 +42,8 @@ pub(crate) fn parse(
 ) -> Result<Found, DatasetError> {
     let (shards, n_others) = find(storage, target, is_archive)?;
     one_split(storage, target, &shards)?;
-    let mut reading = Reading {
-        builder: TableBuilder::new(Encoding::Image),
-        n_ignored: n_others,
-        labels: Labels::default(),
-        n_samples: 0,
-        n_in_json: 0,
-        unread: None,
-        fields,
-    };
-    for shard in &shards {
-        reading.shard(storage, shard)?;
-    }
+    let mut reading = Reading { n_ignored: n_others, ..Reading::new(fields) };
+    walk(&mut reading, storage, &shards)?;
     // Where other samples have their class in such a member, this one would be trained on as class 0.
     if let Some(error) = reading.unread.take().filter(|_| reading.n_in_json > 0) {
         return Err(error);
@@ -115,7 +106,11 @@ struct Member {
     next: u64,
 }
 
-impl Reading {
+impl Walk for Reading {
+    fn part(&self) -> Self {
+        Self::new(self.fields.part())
+    }
+
     fn shard(&mut self, storage: &dyn Storage, path: &str) -> Result<(), DatasetError> {
         let mut archive = Window::open(storage, path, STEP)?;
         let file = self.builder.file(path)?;
@@ -144,6 +139,35 @@ impl Reading {
             }
         }
         self.finish(&archive, sample, file)
+    }
+
+    fn agrees(&self, part: &Self) -> bool {
+        self.fields.agrees(&part.fields)
+    }
+
+    fn append(&mut self, part: Self) -> Result<(), DatasetError> {
+        let files = self.builder.append(part.builder)?;
+        self.fields.append(part.fields, &files);
+        self.n_ignored += part.n_ignored;
+        self.labels.append(part.labels);
+        self.n_samples += part.n_samples;
+        self.n_in_json += part.n_in_json;
+        self.unread = self.unread.take().or(part.unread);
+        Ok(())
+    }
+}
+
+impl Reading {
+    fn new(fields: FieldsBuilder) -> Self {
+        Self {
+            builder: TableBuilder::new(Encoding::Image),
+            n_ignored: 0,
+            labels: Labels::default(),
+            n_samples: 0,
+            n_in_json: 0,
+            unread: None,
+            fields,
+        }
     }
 
     /// A member as a field: its name is what follows the sample's.

@@ -9,6 +9,7 @@ use bothends_core::sample::{Encoding, Extent};
 
 use super::compressed::Codec;
 use super::example::{Looking, look};
+use super::walk::{Walk, walk};
 use super::{Labels, Window, find, found, one_split, with_fields};
 use crate::error::DatasetError;
 use crate::fields::FieldsBuilder;
@@ -50,29 +51,62 @@ pub(crate) fn parse(
 ) -> Result<Found, DatasetError> {
     let (shards, n_others) = find(storage, target, is_shard)?;
     one_split(storage, target, &shards)?;
-    let mut builder = TableBuilder::new(Encoding::Image);
-    let mut labels = Labels::default();
-    let mut looking = Looking::new(fields);
-    for path in &shards {
-        let mut shard = Window::open(storage, path, STEP)?;
-        let file = builder.file(path)?;
-        let mut at = 0;
-        while at < shard.len() {
-            let len = record(&mut shard, at)?;
-            let data = at + HEAD_BYTES as u64;
-            let example = look(&mut shard, (data..data + len, file), &mut looking)?;
-            let (offset, len_bytes) = example.image;
-            let len_bytes = shard.record_len(offset, len_bytes)?;
-            let label = labels.take(example.label);
-            builder.sample(Extent { file, offset, len: len_bytes }, label);
-            at = data + len + TAIL_BYTES;
-        }
-    }
+    let mut reading = Reading::new(Looking::new(fields));
+    walk(&mut reading, storage, &shards)?;
+    let Reading { builder, labels, looking } = reading;
     if labels == Labels::default() {
         return Err(DatasetError::Empty { path: storage.shown(target) });
     }
     let found = found(Format::TfRecord, builder, n_others, labels)?;
     with_fields(found, (storage, target), looking.fields)
+}
+
+/// The table in the making.
+struct Reading {
+    builder: TableBuilder,
+    labels: Labels,
+    looking: Looking,
+}
+
+impl Reading {
+    fn new(looking: Looking) -> Self {
+        let (builder, labels) = (TableBuilder::new(Encoding::Image), Labels::default());
+        Self { builder, labels, looking }
+    }
+}
+
+impl Walk for Reading {
+    fn part(&self) -> Self {
+        Self::new(self.looking.part())
+    }
+
+    fn shard(&mut self, storage: &dyn Storage, path: &str) -> Result<(), DatasetError> {
+        let mut shard = Window::open(storage, path, STEP)?;
+        let file = self.builder.file(path)?;
+        let mut at = 0;
+        while at < shard.len() {
+            let len = record(&mut shard, at)?;
+            let data = at + HEAD_BYTES as u64;
+            let example = look(&mut shard, (data..data + len, file), &mut self.looking)?;
+            let (offset, len_bytes) = example.image;
+            let len_bytes = shard.record_len(offset, len_bytes)?;
+            let label = self.labels.take(example.label);
+            self.builder.sample(Extent { file, offset, len: len_bytes }, label);
+            at = data + len + TAIL_BYTES;
+        }
+        Ok(())
+    }
+
+    fn agrees(&self, part: &Self) -> bool {
+        self.looking.agrees(&part.looking)
+    }
+
+    fn append(&mut self, part: Self) -> Result<(), DatasetError> {
+        let files = self.builder.append(part.builder)?;
+        self.looking.append(part.looking, &files);
+        self.labels.append(part.labels);
+        Ok(())
+    }
 }
 
 /// How a file is compressed that does not begin with a record; its name does not tell.
