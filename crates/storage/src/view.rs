@@ -28,8 +28,12 @@ use listing::{Building, Listing};
 /// The first window of a file, and the longest one.
 const WINDOW: u64 = 64 << 10;
 const LONGEST_WINDOW: u64 = 8 << 20;
-/// Files whose last window is kept.
-const MOST_WINDOWS: usize = 16;
+/// Files that are walked through at the same time: so many of a walk's small reads are under way at once.
+const AT_ONCE: usize = 32;
+/// Files whose last window is kept: two of each that is walked through, since it may leave one for the next.
+const MOST_WINDOWS: usize = 2 * AT_ONCE;
+/// Bytes of all windows together.
+const MOST_WINDOW_BYTES: u64 = 64 << 20;
 /// A read that brings less than this in a second, on average, is given up.
 const SLOWEST: u64 = 128 << 10;
 /// A connection that is silent for so long is not waited for: there is time for two more attempts on others.
@@ -131,6 +135,12 @@ impl Known {
     fn identified(&self, path: &str) -> Option<u64> {
         let identity = self.identified.get(path).filter(|_| !self.is_listed(path));
         identity?.as_ref().map(|identity| identity.len)
+    }
+
+    /// Whether the windows are within their bounds.
+    fn has_room(&self) -> bool {
+        let bytes = self.windows.values().map(|window| window.bytes.len() as u64);
+        self.windows.len() <= MOST_WINDOWS && bytes.sum::<u64>() <= MOST_WINDOW_BYTES
     }
 
     /// Whether it was looked for in vain, and is not listed since.
@@ -343,19 +353,21 @@ impl View {
         }
         // Who reads on soon after the last window reads from front to back.
         let is_onward = skipped.is_some_and(|skipped| skipped <= 4 * len);
-        Err(if is_onward { (2 * len).clamp(WINDOW, LONGEST_WINDOW) } else { WINDOW })
+        let share = MOST_WINDOW_BYTES / known.windows.len().min(AT_ONCE) as u64;
+        let longest = LONGEST_WINDOW.min(share);
+        Err(if is_onward { (2 * len).clamp(WINDOW, longest) } else { WINDOW })
     }
 
     fn keep(&self, path: &str, at: u64, bytes: Bytes) {
         let known = &mut *self.known();
-        if known.windows.len() >= MOST_WINDOWS && !known.windows.contains_key(path) {
-            let oldest = known.windows.iter().min_by_key(|(_, window)| window.used);
-            if let Some(oldest) = oldest.map(|(path, _)| path.clone()) {
-                known.windows.remove(&oldest);
-            }
-        }
         let window = Window { at, bytes, used: known.n_reads };
         known.windows.insert(path.to_owned(), window);
+        while !known.has_room() {
+            let others = known.windows.iter().filter(|(other, _)| *other != path);
+            let oldest = others.min_by_key(|(_, window)| window.used);
+            let Some(oldest) = oldest.map(|(path, _)| path.clone()) else { return };
+            known.windows.remove(&oldest);
+        }
     }
 
     fn read_at(&self, path: &str, at: u64, dst: &mut [u8]) -> Result<(), StorageError> {
@@ -499,6 +511,10 @@ impl Storage for View {
             }
         }
         Ok(Some(versions))
+    }
+
+    fn n_at_once(&self) -> usize {
+        AT_ONCE
     }
 
     fn shown(&self, path: &str) -> String {

@@ -6,7 +6,8 @@
 
 use std::io::ErrorKind;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bothends_dataset::conformance::{MemoryStorage, same_storage};
@@ -74,6 +75,32 @@ fn one_listing_and_a_few_windows_serve_many_small_reads() {
     assert!(double.n_asked() < 10, "{}", double.n_asked());
 }
 
+/// Each keeps its window, as when one is read after another.
+#[test]
+fn as_many_files_as_are_walked_at_once_have_windows() {
+    let long: Vec<u8> = (0..1_000_000_u32).map(|at| (at % 251) as u8).collect();
+    let names: Vec<_> = (0..32).map(|nth| format!("{nth:02}.tar")).collect();
+    let double = names.iter().fold(Double::new(), |it, name| it.with(name, long.clone()));
+    let double = Arc::new(double);
+    let view = View::start(Arc::<Double>::clone(&double)).unwrap();
+    assert_eq!(view.list("").unwrap().len(), view.n_at_once());
+    // Header by header, so that each file waits for all others.
+    let step = Barrier::new(names.len());
+    thread::scope(|scope| {
+        for name in &names {
+            scope.spawn(|| {
+                for at in (0..195_usize).map(|header| header * 5120) {
+                    step.wait();
+                    let mut dst = [0; 512];
+                    view.read(name, at as u64, &mut dst).unwrap();
+                    assert!(dst == long[at..at + 512]);
+                }
+            });
+        }
+    });
+    assert!(double.n_asked() <= 1 + 32 * 5, "{}", double.n_asked());
+}
+
 #[test]
 fn versions_are_those_of_the_files_of_a_folder_without_its_folders() {
     let double =
@@ -128,7 +155,7 @@ fn a_store_that_asks_for_a_long_pause_is_not_waited_for() {
     });
     let view = View::start(Arc::new(double.with("a", "0123"))).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || tell.send(view.read("a", 1, &mut [0; 2])));
+    thread::spawn(move || tell.send(view.read("a", 1, &mut [0; 2])));
     let error = told.recv_timeout(Duration::from_secs(60)).unwrap().unwrap_err();
     assert!(error.to_string().starts_with("the store limits requests"), "{error}");
 }
