@@ -35,8 +35,8 @@ pub use files::drive::{
     DriveCommand, DriveData, DriveDone, DriveQueue, DriveRing, namespace_of,
 };
 pub use files::regular::{
-    is_of_machine, is_own_folder, keeps_its_number, open_own, open_regular, read_regular,
-    will_need,
+    is_of_machine, is_own_folder, keeps_its_number, open_lock, open_own, open_regular,
+    read_regular, will_need,
 };
 pub use files::roots::Roots;
 pub use files::space::{Medium, free_bytes, medium};

@@ -1,5 +1,6 @@
 //! How long shards take to open: walked through from the page cache, and from what was kept. CPU time, in
-//! milliseconds; the least of several.
+//! milliseconds; the least of several. Give it one shard: of several, other threads walk through most, whose
+//! time is not counted.
 //!
 //! ```sh
 //! cargo run --release -p bothends-side-index --example open_shards -- DATA

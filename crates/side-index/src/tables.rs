@@ -4,7 +4,8 @@
 //! It is used only while every file that was looked at has the length, the times and the tag that it had
 //! (`bothends_dataset::Version`), so it serves every format of shards and every storage that tells these. A file of
 //! a kept table appears complete, replaces the one before, and is believed only with this user's seal; whatever is
-//! wrong with it, or with writing it, costs another walk and nothing else.
+//! wrong with it, or with writing it, costs another walk and nothing else. Of several processes that open a data set at
+//! the same time, one walks, and the others wait for its table (`tables/turn.rs`).
 //!
 //! ```text
 //! 0   "BETABLE1"
@@ -12,6 +13,8 @@
 //! 40  seal of bytes 0 to 39 and of what follows, by a key of whoever wrote it: 32 bytes
 //! 72  what was found, as `dataset` writes it (`Found::to_keep`)
 //! ```
+
+mod turn;
 
 use std::fs;
 use std::io::{self, Read};
@@ -24,6 +27,7 @@ use sha2::{Digest, Sha256};
 
 use crate::folder::{Cache, draft_in, folder_name, make_room, mark_used};
 use crate::key::{Key, Use};
+use turn::{LOCK, Turn, Watched};
 
 const MAGIC: &[u8; 8] = b"BETABLE1";
 const SEAL_AT: usize = 40;
@@ -45,7 +49,8 @@ const STEP: Duration = Duration::from_secs(2);
 const READING: u32 = 2;
 
 /// Recognises and reads the data set at `target` as [`bothends_dataset::find`] does, or takes what an earlier walk
-/// through the same shards found from `cache`. Blocks on the storage and on the file system.
+/// through the same shards found from `cache`. Blocks on the storage and on the file system, and on another process that
+/// walks through the same shards, as long as it gets on.
 ///
 /// # Errors
 /// As [`bothends_dataset::find`].
@@ -62,12 +67,19 @@ pub fn find(
         Some((place, versions))
     });
     let Some((place, before)) = place else { return format.parse(storage, target) };
-    if let Ok(found) = place.read(format) {
-        mark_used(&place.folder);
+    if let Some(found) = place.kept(format) {
+        return Ok(found);
+    }
+    let turn = Turn::wait(&place.folder);
+    // Somebody may have written it meanwhile.
+    if let Some(found) = place.kept(format) {
         return Ok(found);
     }
     let began = SystemTime::now();
-    let found = format.parse(storage, target)?;
+    let found = match &turn {
+        Some(turn) => format.parse(&Watched { storage, turn }, target)?,
+        None => format.parse(storage, target)?,
+    };
     let is_kept = found.table.n_samples() >= LEAST_SAMPLES
         && is_settled(&before, began)
         && versions().is_some_and(|after| after == before);
@@ -133,6 +145,13 @@ impl Place {
         })
     }
 
+    /// The table, if it is there and of these files.
+    fn kept(&self, format: Format) -> Option<Found> {
+        let found = self.read(format).ok()?;
+        mark_used(&self.folder);
+        Some(found)
+    }
+
     fn read(&self, format: Format) -> io::Result<Found> {
         let other = || io::Error::other("it is of other data, or damaged");
         let mut file = open_own(&self.folder.join(FILE))?;
@@ -181,9 +200,10 @@ impl Place {
     }
 }
 
-/// Whether a file of this name has a table.
+/// Whether a file of this name has a table, or is the lock of a process that was killed.
 fn is_table(name: &str) -> bool {
-    name.strip_prefix(PREFIX).is_some_and(|rest| rest.ends_with(EXTENSION))
+    let is_named = |rest: &str| rest.ends_with(EXTENSION);
+    name == LOCK || name.strip_prefix(PREFIX).is_some_and(is_named)
 }
 
 #[cfg(test)]

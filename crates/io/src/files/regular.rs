@@ -34,7 +34,24 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open_regular`]; [`ErrorKind::PermissionDenied`] for a file of others.
 pub fn open_own(path: &Path) -> io::Result<File> {
-    let file = open_flagged(path, OFlag::O_NOFOLLOW)?;
+    own(open_flagged(path, OFlag::O_NOFOLLOW)?)
+}
+
+/// Opens a file that is there to be locked, or makes it. It may be written, since a file system on the network locks
+/// only such files.
+///
+/// # Errors
+/// As [`open_own`].
+pub fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    // As in `open_flagged`; locks do not mind.
+    options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
+    own(options.open(path)?)
+}
+
+/// The file, if it is regular and this user's own.
+fn own(file: File) -> io::Result<File> {
     let found = file.metadata()?;
     if !found.is_file() {
         return Err(not_regular());

@@ -1,6 +1,8 @@
 //! What is kept is what a walk finds; whatever is wrong with it is a walk.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
 
 use bothends_dataset::conformance::MemoryStorage;
 use bothends_dataset::{Entry, Kind};
@@ -180,6 +182,61 @@ fn killed_and_parallel_writers_leave_one_table() {
         names.filter(|entry| is_table(entry.file_name().to_str().unwrap())).count(),
         1
     );
+}
+
+/// Files in memory whose first read says so and waits for a word.
+#[derive(Debug)]
+struct Held(Counted, Mutex<(Sender<()>, Receiver<()>)>);
+
+impl Storage for Held {
+    fn kind(&self, path: &str) -> io::Result<Kind> {
+        self.0.kind(path)
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
+        self.0.list(path)
+    }
+
+    fn read(&self, path: &str, offset: u64, dst: &mut [u8]) -> io::Result<()> {
+        if self.0.1.load(Ordering::Relaxed) == 0 {
+            let held = self.1.lock().unwrap();
+            held.0.send(()).unwrap();
+            held.1.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
+        self.0.read(path, offset, dst)
+    }
+
+    fn versions(&self, path: &str) -> io::Result<Option<Vec<Version>>> {
+        self.0.versions(path)
+    }
+
+    fn shown(&self, path: &str) -> String {
+        self.0.shown(path)
+    }
+}
+
+/// As the ranks of a machine, which start at the same time.
+#[test]
+fn one_of_several_walks_through_shards_and_the_others_wait_for_its_table() {
+    let root = tempfile::tempdir().unwrap();
+    let bytes = samples(300, 1);
+    let ((begun, begins), (go, held)) = (mpsc::channel(), mpsc::channel());
+    let first = Held(storage(&[("s/0.msgpack", &bytes)]), Mutex::new((begun, held)));
+    let others = [0; 3].map(|_| storage(&[("s/0.msgpack", &bytes)]));
+    let open = |storage: &dyn Storage| find(storage, "s", Some(cache(&root))).unwrap();
+    std::thread::scope(|scope| {
+        let walk = scope.spawn(|| open(&first));
+        begins.recv_timeout(Duration::from_secs(60)).unwrap();
+        let waits = others.each_ref().map(|other| scope.spawn(|| open(other)));
+        go.send(()).unwrap();
+        let table = walk.join().unwrap().table;
+        for wait in waits {
+            assert_eq!(wait.join().unwrap().table, table);
+        }
+    });
+    assert!(others.iter().all(|other| other.1.load(Ordering::Relaxed) == 0));
+    let names = fs::read_dir(file(&root).parent().unwrap()).unwrap().flatten();
+    assert_eq!(names.count(), 2, "the table, and whose it is");
 }
 
 #[test]
