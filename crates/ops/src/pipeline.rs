@@ -29,7 +29,7 @@ use crate::error::{OpsError, SampleFault};
 use crate::finish::Finish;
 use crate::geometry::resample::TakesRows;
 use crate::geometry::resize::Crop;
-use crate::image::Image;
+use crate::image::{Image, check_size};
 use crate::jpeg::{Noted, Region, Stage, Stored};
 use crate::kernels::Level;
 
@@ -259,7 +259,9 @@ impl Pipeline {
         (record, picture): (&Record<'_>, Option<&Picture<'_>>),
         decision: &mut Decision,
     ) -> u64 {
-        if self.decide(key, rgb(size), decision).is_err() {
+        // Of a size that the decoder will refuse nothing can be decided: a side of 0 has no crop.
+        let is_refused = check_size(size.height as usize, size.width as usize).is_err();
+        if is_refused || self.decide(key, rgb(size), decision).is_err() {
             return 0;
         }
         let is_cropped = self.first_crop(decision.shared()).is_some();

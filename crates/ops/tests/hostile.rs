@@ -5,14 +5,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use bothends_core::recipe::Size;
+use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::recipe::draw::CropBox;
-use bothends_core::sample::{Encoding, Record};
+use bothends_core::recipe::{Recipe, RecordShape, Size};
+use bothends_core::sample::{Encoding, Record, SampleKey};
 use bothends_ops::decode::{ImageDecoder, decode};
 use bothends_ops::image::Image;
 use bothends_ops::kernels::Level;
 use bothends_ops::resize::Resizer;
-use bothends_ops::{OpsError, SampleFault, flip};
+use bothends_ops::{OpsError, Pipeline, SampleFault, Scratch, flip};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -36,7 +37,7 @@ const BAD_JPEGS: [(&str, &str); 15] = [
 ];
 
 /// Every file of tests/bad/image, and a part of what is said about it.
-const BAD_IMAGES: [(&str, &str); 32] = [
+const BAD_IMAGES: [(&str, &str); 33] = [
     ("bmp-claims-65500x65500.bmp", "too large"),
     ("bmp-cut-short.bmp", "BMP image is damaged: it ends before its last row"),
     ("bmp-jpeg.bmp", "JPEG- or PNG-compressed BMP images are not supported"),
@@ -62,6 +63,8 @@ const BAD_IMAGES: [(&str, &str); 32] = [
     // Three thousand strips, whose tables of 60 kB are read again for each.
     ("tif-jpeg-tables-for-every-strip.tif", "overlap too often"),
     ("tif-jpeg.tif", "the TIFF image is damaged: its JPEG tables or strips"),
+    // Its tiles alone are large enough to wait for memory.
+    ("tif-no-dimensions.tif", "damaged: its dimensions are missing"),
     ("tif-no-rows-per-strip.tif", "damaged: its strips have no rows"),
     ("tif-no-tags.tif", "damaged: its dimensions are missing"),
     ("tif-wrong-lzw.tif", "damaged: its LZW codes are wrong"),
@@ -107,6 +110,25 @@ fn refused_in_words(folder: &str, files: &[(&str, &str)]) {
         let Err(fault) = outcome else { panic!("{name} was accepted") };
         assert!(matches!(fault, OpsError::BadSample(_)), "{name}: {fault:?}");
         assert!(fault.to_string().contains(words), "{name}: {fault}");
+    }
+}
+
+/// A recipe looks at what a header says before it is decoded.
+#[test]
+fn every_bad_file_is_a_bad_sample_of_a_recipe() {
+    let recipe = Recipe::builtin("imagenet-train").unwrap();
+    let pipeline = Pipeline::new(&recipe, recipe.views(RecordShape::Image).unwrap());
+    let (mut scratch, mut out) = (Scratch::default(), vec![0; pipeline.sample_bytes()]);
+    let key = SampleKey { seed: 0, epoch: EpochIdx(0), sample: SampleId(0) };
+    let folders = [("tests/bad/jpeg", &BAD_JPEGS[..]), ("tests/bad/image", &BAD_IMAGES)];
+    for (folder, files) in folders {
+        for (name, words) in files {
+            let file = std::fs::read(in_repository(folder).join(name)).unwrap();
+            let record = Record::new(&file, Encoding::Image);
+            let fault = pipeline.run(&mut scratch, key, record, &mut out).unwrap_err();
+            assert!(matches!(fault, OpsError::BadSample(_)), "{name}: {fault:?}");
+            assert!(fault.to_string().contains(words), "{name}: {fault}");
+        }
     }
 }
 

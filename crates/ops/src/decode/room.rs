@@ -211,8 +211,7 @@ impl Room {
         let mut taken = taken.unwrap_or_else(PoisonError::into_inner);
         taken.bytes = taken.bytes.saturating_add(need_bytes);
         taken.turn = number.wrapping_add(1);
-        drop(taken);
-        shared.changed.notify_all();
+        shared.changed(taken);
         Ok(Some(Turn(shared, need_bytes)))
     }
 }
@@ -221,6 +220,15 @@ impl Shared {
     fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Wakes those who wait for their turn, if anybody does.
+    fn changed(&self, taken: MutexGuard<'_, Taken>) {
+        let somebody_waits = taken.next != taken.turn;
+        drop(taken);
+        if somebody_waits {
+            self.changed.notify_all();
+        }
+    }
 }
 
 impl Drop for Turn<'_> {
@@ -228,8 +236,7 @@ impl Drop for Turn<'_> {
         let Self(shared, bytes) = self;
         let mut taken = shared.taken();
         taken.bytes = taken.bytes.saturating_sub(*bytes);
-        drop(taken);
-        shared.changed.notify_all();
+        shared.changed(taken);
     }
 }
 

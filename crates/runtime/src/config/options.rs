@@ -34,7 +34,7 @@
 //! | `side_index` | `auto` (kept in the cache directory), `beside` (the data), `off`: nothing is kept, the prongs' rates neither; `cache_size` is apart | `auto` |
 //! | `page_cache` | `auto`, `through`, `past` | `auto` |
 //! | `cache_size` | most bytes of the block cache, a number or a text such as `50G`; `auto`: it grows for data on other machines only; `off` | `auto` |
-//! | `fetch_requests`, `fetch_reorder` | of remote data: most requests in flight; most bytes requested and not yet with the workers, a number or a text such as `256M` | by what is measured, by memory |
+//! | `fetch_requests`, `fetch_reorder` | of remote data: most requests in flight; most bytes requested and not yet with the workers, a number or a text such as `256M` | 256, by memory |
 //! | `fetch_patience` | seconds for which a store that has answered before may be gone before the run ends | 120 |
 //! | `cache` | a directory in which records fetched from a remote store are kept for later epochs, `cache_size` bytes at most (64 GiB with `auto`) | none: nothing is kept |
 

@@ -335,7 +335,7 @@ impl<'a> Chunks<'a> {
         }
         self.n_unpacked = self.n_unpacked.saturating_add(made.max(LEAST_UNPACKED));
         if made > MOST_TEXT || self.n_unpacked > MOST_TEXTS {
-            return Err("a text or profile is too long");
+            return Err("its texts or profiles are too long or too many");
         }
         Ok(if stream.is_done() { made } else { 0 })
     }
