@@ -234,7 +234,10 @@ impl FetchStage {
             while way.orders.queue.lacks_room() && way.orders.drop_set_aside() {
                 wake = self.carry_out(&mut way);
             }
-            self.watch.set(way.orders.queue.figures());
+            let figures = way.orders.queue.figures();
+            let (n, patience) = (figures.counts.timed_out, self.bounds.patience());
+            self.note(way.absence.timed_out(n, patience, Instant::now()));
+            self.watch.set(figures);
             self.look_at_link(&mut way);
             self.meter.note();
             self.wait(wake, &mut way);
@@ -447,11 +450,12 @@ impl FetchStage {
         let now = way.now();
         match result {
             Ok(bytes) => {
-                self.note(way.absence.answered(since));
                 if let Some(Asked { file, range, .. }) = asked {
                     let n_bytes = range.end - range.start;
+                    // A file of this machine says nothing of a store.
                     if !self.remote.is_local(file) {
                         way.glance.seen.bytes += n_bytes;
+                        self.note(way.absence.answered(since));
                     }
                     self.read_bytes.fetch_add(n_bytes, Ordering::Relaxed);
                 }

@@ -88,6 +88,8 @@ impl Drop for Turn {
     /// Whoever waits has the file open, and is told when it is closed.
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+        // A process that was forked meanwhile has the file open, too.
+        let _ = self.file.unlock();
         // If nothing was kept in it.
         let _ = self.path.parent().map(fs::remove_dir);
     }

@@ -11,6 +11,8 @@ const WORTH_TELLING: Duration = Duration::from_secs(10);
 pub(super) struct Absence {
     since: Option<Instant>,
     is_told: bool,
+    /// Requests that were given up so far.
+    n_timed_out: u64,
 }
 
 impl Absence {
@@ -28,13 +30,24 @@ impl Absence {
         self.is_told = true;
         let (gone, most) = (gone.as_secs(), patience.as_secs());
         Some(format!(
-            "the store has not answered for {gone} s and is waited for up to {most} s (--fetch-patience): {why}"
+            "the store has not answered for {gone} s and is waited for up to {most} s (`fetch_patience`): {why}"
         ))
+    }
+
+    /// So many requests were given up in all, as nothing came. What is to be said, if it is time to.
+    pub(super) fn timed_out(
+        &mut self,
+        n: u64,
+        patience: Duration,
+        now: Instant,
+    ) -> Option<String> {
+        let before = std::mem::replace(&mut self.n_timed_out, n);
+        (n > before).then(|| self.failed("it is silent", patience, now)).flatten()
     }
 
     /// A request was answered. What is to be said, if the user was told that the store was gone.
     pub(super) fn answered(&mut self, now: Instant) -> Option<String> {
-        let Self { since, is_told } = std::mem::take(self);
+        let (since, is_told) = (self.since.take(), std::mem::take(&mut self.is_told));
         let gone = now.saturating_duration_since(since.filter(|_| is_told)?);
         Some(format!("the store answers again after {} s", gone.as_secs()))
     }
@@ -61,5 +74,23 @@ mod tests {
         let back = absence.answered(at(44)).unwrap();
         assert_eq!(back, "the store answers again after 40 s");
         assert_eq!(absence.answered(at(45)), None);
+    }
+
+    #[test]
+    fn a_store_that_is_silent_is_told_too() {
+        let began = Instant::now();
+        let at = |s| began + Duration::from_secs(s);
+        let patience = Duration::from_secs(120);
+        let mut absence = Absence::default();
+        assert_eq!(absence.timed_out(0, patience, at(0)), None);
+        assert_eq!(absence.timed_out(3, patience, at(4)), None);
+        assert_eq!(absence.timed_out(3, patience, at(16)), None, "nothing new");
+        let told = absence.timed_out(4, patience, at(17)).unwrap();
+        assert!(
+            told.ends_with(
+                "for 13 s and is waited for up to 120 s (`fetch_patience`): it is silent"
+            ),
+            "{told}"
+        );
     }
 }
