@@ -123,7 +123,17 @@ const HOMES: &[(&str, &[&str])] = &[
     ("memchr", &["ops"]),
     (
         "nix",
-        &["io", "csd", "energy", "runtime", "slots", "gpu", "firmware-sim", "long-link"],
+        &[
+            "io",
+            "storage",
+            "csd",
+            "energy",
+            "runtime",
+            "slots",
+            "gpu",
+            "firmware-sim",
+            "long-link",
+        ],
     ),
     ("nvml-wrapper", &["energy"]),
     ("crc32fast", &["ops"]),

@@ -4,12 +4,15 @@
 
 use std::fmt::{self, Debug, Formatter};
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{self, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::{BoxFuture, FutureExt};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use object_store::CredentialProvider;
 use object_store::aws::AwsCredential;
 use tokio::sync::Mutex as AsyncMutex;
@@ -28,6 +31,11 @@ const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST: u64 = 64 << 10;
 /// How often it is looked whether the program has ended.
 const LOOK: Duration = Duration::from_millis(5);
+/// Nobody hears how it has ended.
+const ECHILD: i32 = 10;
+
+/// Credentials, and until when they are good, since 1970; nothing where they do not expire.
+type Printed = (AwsCredential, Option<Duration>);
 
 /// The program, and what it has printed last.
 pub(super) struct Command {
@@ -153,44 +161,75 @@ fn remember(secrets: &Secrets, keys: &AwsCredential) {
 }
 
 /// What the line prints: credentials, and until when they are good, since 1970.
-fn run(line: &str) -> Result<(AwsCredential, Option<Duration>), String> {
+fn run(line: &str) -> Result<Printed, String> {
+    printed(line, WITHIN).and_then(|text| {
+        credentials(&text).ok_or_else(|| {
+            "does not print what is documented: JSON with Version 1, AccessKeyId, SecretAccessKey \
+             and, if they expire, SessionToken and Expiration"
+                .to_owned()
+        })
+    })
+}
+
+/// What the line prints within this time. Then it is ended, with all that it has started: whoever holds its output is not
+/// waited for.
+fn printed(line: &str, within: Duration) -> Result<String, String> {
     let mut shell = process::Command::new("sh");
     shell.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped());
-    let child = shell.stderr(Stdio::null()).spawn();
+    let child = shell.stderr(Stdio::null()).process_group(0).spawn();
     let mut child = child.map_err(|error| format!("cannot be run ({})", error.kind()))?;
     let Some(output) = child.stdout.take() else { return Err("is mute".to_owned()) };
+    let (give, read) = mpsc::channel();
     let reader = thread::Builder::new().spawn(move || {
         let mut text = String::new();
         // What is no text has no credentials.
         let _ = output.take(LONGEST).read_to_string(&mut text);
-        text
+        // Nobody waits for one that is late.
+        let _ = give.send(text);
     });
-    let began = Instant::now();
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if began.elapsed() < WITHIN => thread::sleep(LOOK),
-            Ok(None) | Err(_) => {
-                // It may have ended meanwhile.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("did not end within {} s", WITHIN.as_secs()));
-            }
-        }
+    let until = Instant::now() + within;
+    let ended = ended(&mut child, until);
+    let left = until.saturating_duration_since(Instant::now());
+    let text = match (&ended, reader) {
+        (Err(why), _) => Err(why.clone()),
+        (Ok(()), Err(error)) => Err(format!("cannot be read ({})", error.kind())),
+        (Ok(()), Ok(_)) => read.recv_timeout(left).map_err(|_| {
+            let within = within.as_secs();
+            format!("has ended, but what it has started held its output for {within} s")
+        }),
     };
-    if !status.success() {
-        return Err(format!("ended with {status}; run it by hand to see why"));
+    if text.is_err()
+        && let Ok(group) = i32::try_from(child.id())
+    {
+        // It may have ended meanwhile.
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+        let _ = child.wait();
     }
-    let text = reader.map_err(|error| format!("cannot be read ({})", error.kind()))?;
-    let text = text.join().unwrap_or_default();
-    credentials(&text).ok_or_else(|| {
-        "does not print what is documented: JSON with Version 1, AccessKeyId, SecretAccessKey \
-         and, if they expire, SessionToken and Expiration"
-            .to_owned()
-    })
+    text
 }
 
-fn credentials(text: &str) -> Option<(AwsCredential, Option<Duration>)> {
+/// That it has ended well by then.
+fn ended(child: &mut process::Child, until: Instant) -> Result<(), String> {
+    let began = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => {
+                return Err(format!("ended with {status}; run it by hand to see why"));
+            }
+            Ok(None) if Instant::now() < until => thread::sleep(LOOK),
+            Ok(None) => {
+                let within = until.duration_since(began).as_secs_f64();
+                return Err(format!("did not end within {within:.0} s"));
+            }
+            // Where SIGCHLD is ignored, nobody hears how it has ended: what it has printed counts.
+            Err(error) if error.raw_os_error() == Some(ECHILD) => return Ok(()),
+            Err(error) => return Err(format!("cannot be waited for ({})", error.kind())),
+        }
+    }
+}
+
+fn credentials(text: &str) -> Option<Printed> {
     let key_id = string(text, "AccessKeyId")?;
     let secret_key = string(text, "SecretAccessKey")?;
     let keys = usable(AwsCredential {
@@ -275,6 +314,33 @@ mod tests {
             let expected = seconds.map(Duration::from_secs);
             assert_eq!(time_since_1970(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn what_a_program_leaves_behind_is_not_waited_for() {
+        let second = Duration::from_secs(1);
+        for (line, words) in [
+            (
+                "echo s3cret; sleep 60 & exit 0",
+                "what it has started held its output for 1 s",
+            ),
+            ("echo s3cret; sleep 60; exit 0", "did not end within 1 s"),
+        ] {
+            let began = Instant::now();
+            let why = printed(line, second).unwrap_err();
+            assert!(why.contains(words), "{why}");
+            assert!(began.elapsed() < 20 * second, "{:?}", began.elapsed());
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let late = folder.path().join("late");
+        let line = format!("(sleep 3; echo > {}) & sleep 60", late.display());
+        printed(&line, second).unwrap_err();
+        thread::sleep(4 * second);
+        assert!(!late.exists());
+        assert_eq!(
+            printed("sleep 60 > /dev/null & echo text", 9 * second).unwrap(),
+            "text\n"
+        );
     }
 
     /// A program that prints credentials which are good for so many seconds, and counts how often.
