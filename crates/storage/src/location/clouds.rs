@@ -70,7 +70,7 @@ impl Bucket {
         };
         let store = store.map_err(failed)?;
         let (prefix, shown) = (self.prefix.clone(), self.shown());
-        Ok(Cloud { store, prefix, shown, secrets, renewed: renewed.flatten() })
+        Ok(Cloud { store, prefix, shown, secrets, renewed })
     }
 
     /// Where the credentials of AWS's profile come from, if those count.
@@ -134,15 +134,16 @@ impl Bucket {
         if options.anonymous {
             builder = builder.with_skip_signature(true);
         }
-        if let Some(credentials) = of_profile {
-            builder = builder.with_credentials(credentials);
-        }
         let builder = builder.with_bucket_name(&self.name).with_allow_http(true);
         let builder = builder.with_retry(no_retries()).with_http_connector(client);
-        let built = builder.clone().build().and_then(|store| {
-            let lasting = Lasting::around(store.credentials());
-            builder.with_credentials(lasting).build()
-        });
+        let built = match of_profile {
+            // These know until when they are good.
+            Some(credentials) => builder.with_credentials(credentials).build(),
+            None => builder.clone().build().and_then(|store| {
+                let lasting = Lasting::around(store.credentials());
+                builder.with_credentials(lasting).build()
+            }),
+        };
         match built {
             Ok(store) => Ok(Arc::new(store)),
             Err(_) => Err("cannot be opened with these options; check the AWS_ \

@@ -40,7 +40,7 @@ pub(super) struct Profile {
 /// Where credentials come from.
 pub(super) struct Source {
     pub(super) credentials: AwsCredentialProvider,
-    pub(super) renewed: Option<Arc<dyn Renewed>>,
+    pub(super) renewed: Arc<dyn Renewed>,
 }
 
 impl Profile {
@@ -112,15 +112,15 @@ impl Profile {
         let read = move || keys(&of.settings()?);
         if let Some(keys) = Keys::of(self.files.clone(), Box::new(read), secrets) {
             let credentials = Arc::<Keys>::clone(&keys);
-            return Ok(Some(Source { credentials, renewed: Some(keys) }));
+            return Ok(Some(Source { credentials, renewed: keys }));
         }
         if let Some(line) = settings.get("credential_process") {
             let command = Command::start(line, secrets).map_err(|why| {
                 let name = &self.name;
                 format!("cannot be opened with the profile `{name}`: its credential_process {why}")
             })?;
-            let credentials = Arc::new(OfCommand(command));
-            return Ok(Some(Source { credentials, renewed: None }));
+            let credentials = Arc::new(OfCommand(Arc::clone(&command)));
+            return Ok(Some(Source { credentials, renewed: command }));
         }
         if self.is_named && !settings.contains_key("web_identity_token_file") {
             self.check(&settings)?;

@@ -21,7 +21,8 @@ use super::usable;
 use crate::client::failure::Failure;
 use crate::objects::since_1970;
 use crate::retry::WITHIN;
-use crate::stores::cloud::Secrets;
+use crate::stores::cloud::keys::IN_FLIGHT;
+use crate::stores::cloud::{Renewed, Secrets};
 
 /// Credentials that expire sooner are renewed.
 const EARLY: Duration = Duration::from_secs(300);
@@ -50,15 +51,32 @@ struct Now {
     keys: Arc<AwsCredential>,
     /// Since 1970; nothing where they do not expire.
     until: Option<Duration>,
+    /// When others were last asked for, and what was wrong then.
     tried: Instant,
+    failed: Option<String>,
+    /// When they came instead of others.
+    changed: Option<Instant>,
 }
 
 impl Now {
+    /// What was printed a moment ago. What has already expired by this machine's clock may be good by the store's:
+    /// it is tried until it is time to ask again.
+    fn of((keys, until): Printed) -> Self {
+        let soonest = since_1970_now() + PAUSE;
+        let is_past = until.is_some_and(|until| until <= since_1970_now());
+        let until = if is_past { Some(soonest) } else { until };
+        let (keys, tried) = (Arc::new(keys), Instant::now());
+        Self { keys, until, tried, failed: None, changed: None }
+    }
+
     /// Whether they are good for so much longer.
     fn is_good_for(&self, time: Duration) -> bool {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.until.is_none_or(|until| now + time < until)
+        self.until.is_none_or(|until| since_1970_now() + time < until)
     }
+}
+
+fn since_1970_now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Without the credentials, and without the line, which may have some.
@@ -74,9 +92,9 @@ impl Command {
     /// # Errors
     /// What is wrong with it, without what it printed.
     pub(super) fn start(line: &str, secrets: &Secrets) -> Result<Arc<Self>, String> {
-        let (keys, until) = run(line)?;
-        remember(secrets, &keys);
-        let now = Now { keys: Arc::new(keys), until, tried: Instant::now() };
+        let printed = run(line)?;
+        remember(secrets, &printed.0);
+        let now = Now::of(printed);
         let (line, secrets) = (line.to_owned(), secrets.clone());
         let running = Arc::default();
         Ok(Arc::new(Self { line, secrets, now: Mutex::new(now), running }))
@@ -91,12 +109,41 @@ impl Command {
         now.is_good_for(time).then(|| Arc::clone(&now.keys))
     }
 
+    /// Why it has failed, if that was a moment ago.
+    fn has_failed(&self) -> Option<String> {
+        let now = self.now();
+        now.failed.clone().filter(|_| now.tried.elapsed() < PAUSE)
+    }
+
     fn renew(&self) -> Result<(), String> {
-        self.now().tried = Instant::now();
-        let (keys, until) = run(&self.line)?;
-        remember(&self.secrets, &keys);
-        *self.now() = Now { keys: Arc::new(keys), until, tried: Instant::now() };
-        Ok(())
+        let printed = run(&self.line);
+        if let Ok((keys, _)) = &printed {
+            remember(&self.secrets, keys);
+        }
+        let mut now = self.now();
+        match printed {
+            Ok(printed) => {
+                let is_same = printed.0 == *now.keys;
+                let changed = if is_same { now.changed } else { Some(Instant::now()) };
+                *now = Now { changed, ..Now::of(printed) };
+                Ok(())
+            }
+            Err(why) => {
+                now.tried = Instant::now();
+                now.failed = Some(why.clone());
+                Err(why)
+            }
+        }
+    }
+}
+
+impl Renewed for Command {
+    fn is_renewed(&self) -> bool {
+        // It is run before the next request, or is running.
+        if self.good_for(Duration::ZERO).is_none() || self.running.try_lock().is_err() {
+            return true;
+        }
+        self.now().changed.is_some_and(|at| at.elapsed() < IN_FLIGHT)
     }
 }
 
@@ -111,7 +158,7 @@ async fn get(of: Arc<Command>) -> Result<Arc<AwsCredential>, String> {
         let is_time = of.now().tried.elapsed() >= PAUSE;
         if let (true, Ok(guard)) = (is_time, running.try_lock_owned()) {
             tokio::task::spawn_blocking(move || {
-                // It is tried again, and what is wrong is told once they have expired.
+                // What is wrong is told once they have expired.
                 let _ = of.renew();
                 drop(guard);
             });
@@ -119,8 +166,12 @@ async fn get(of: Arc<Command>) -> Result<Arc<AwsCredential>, String> {
         return Ok(keys);
     }
     let guard = running.lock_owned().await;
+    // Whoever waited for another one's attempt has its result.
     if let Some(keys) = of.good_for(Duration::ZERO) {
         return Ok(keys);
+    }
+    if let Some(why) = of.has_failed() {
+        return Err(why);
     }
     let renewing = tokio::task::spawn_blocking(move || {
         let renewed = of.renew();
@@ -148,7 +199,8 @@ impl CredentialProvider for OfCommand {
         let got = get(Arc::clone(&self.0));
         let failed = |why| {
             let why = format!("the profile's credential_process {why}");
-            let source = Box::new(Failure::Unusable(why));
+            // At the start it has not failed, so it may not fail the next time.
+            let source = Box::new(Failure::Broken(why));
             object_store::Error::Generic { store: "S3", source }
         };
         async move { got.await.map_err(failed) }.boxed()
@@ -357,7 +409,7 @@ mod tests {
     fn it_is_run_again_before_they_expire_and_nobody_waits_while_they_are_good() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for (seconds, first, second) in
-            [(3600, "id-1", "id-1"), (200, "id-1", "id-2"), (0, "id-2", "id-3")]
+            [(3600, "id-1", "id-1"), (200, "id-1", "id-2"), (0, "id-1", "id-2")]
         {
             let folder = tempfile::tempdir().unwrap();
             let secrets = Secrets::of(Vec::new());
@@ -370,5 +422,35 @@ mod tests {
                 assert_eq!(of.get_credential().await.unwrap().key_id, second);
             });
         }
+    }
+
+    #[test]
+    fn a_program_that_fails_once_credentials_have_expired_is_not_run_for_each_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let (line, runs) = (printing(&folder, 3600), folder.path().join("runs"));
+        let broken = folder.path().join("broken");
+        let line = format!("{line}; test ! -e {}", broken.display());
+        let command = Command::start(&line, &Secrets::of(Vec::new())).unwrap();
+        assert!(!command.is_renewed());
+        std::fs::write(&broken, "").unwrap();
+        let is_expired = |command: &Command| command.now().until = Some(Duration::ZERO);
+        is_expired(&command);
+        // Whatever the store says of the old ones.
+        assert!(command.is_renewed());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let of = OfCommand(Arc::clone(&command));
+        let n_runs = || std::fs::read_to_string(&runs).unwrap().lines().count();
+        for _ in 0..3 {
+            let error = runtime.block_on(of.get_credential()).unwrap_err();
+            let failure = crate::client::failure_in(&error).unwrap();
+            assert!(failure.is_transient(), "{error}");
+            assert_eq!(n_runs(), 2);
+        }
+        std::fs::remove_file(&broken).unwrap();
+        command.now().tried -= PAUSE;
+        assert_eq!(runtime.block_on(of.get_credential()).unwrap().key_id, "id-3");
+        assert!(command.is_renewed());
+        command.now().changed = Some(Instant::now() - IN_FLIGHT);
+        assert!(!command.is_renewed());
     }
 }

@@ -15,7 +15,7 @@ use super::{Renewed, Secrets};
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 /// A request that was signed with the keys before is answered within this time.
-const IN_FLIGHT: Duration = Duration::from_secs(30);
+pub(crate) const IN_FLIGHT: Duration = Duration::from_secs(30);
 
 /// By what a version of a file is told from others; `None` of a file that is not there.
 type Mark = Option<(u64, i64, i64, u64)>;
