@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::future;
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::future::{self, BoxFuture, FutureExt};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -23,8 +22,10 @@ use super::failure::is_open_files;
 const KNOWN_FOR: Duration = Duration::from_secs(5);
 /// The same where it cannot be looked up again.
 const AT_MOST_KNOWN_FOR: Duration = Duration::from_secs(300);
-/// After so long without an answer, the next address is tried, too.
+/// After so long without an answer, the next address is tried, too; then twice as long, and so on.
 const NEXT_AFTER: Duration = Duration::from_millis(300);
+/// So many attempts are made at the same time, for one connection.
+const MOST_ATTEMPTS: usize = 2;
 /// An address that failed comes last for so long.
 const AVOIDED_FOR: Duration = Duration::from_secs(10);
 
@@ -61,6 +62,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// An attempt, and what became of it.
+fn attempt(
+    address: SocketAddr,
+) -> BoxFuture<'static, (SocketAddr, io::Result<TcpStream>)> {
+    async move { (address, TcpStream::connect(address).await) }.boxed()
+}
+
 impl Dialer {
     pub(crate) fn new(spread: Spread) -> Self {
         let turn = RandomState::new().hash_one(0) % (1 << 16);
@@ -77,13 +85,16 @@ impl Dialer {
     pub(crate) async fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let addresses = self.addresses(host, port).await?;
         let mut left = self.in_order(&addresses).into_iter().peekable();
-        let mut attempts = FuturesUnordered::new();
+        let (mut attempts, mut next_after) = (Vec::new(), NEXT_AFTER);
         let (mut trying, mut failure) = (Vec::new(), None);
         loop {
             if let Some(address) = left.next() {
                 trying.push(address);
-                attempts
-                    .push(async move { (address, TcpStream::connect(address).await) });
+                // Each has a socket, and many connect at a time.
+                if attempts.len() == MOST_ATTEMPTS {
+                    drop(attempts.remove(0));
+                }
+                attempts.push(attempt(address));
             } else if attempts.is_empty() {
                 let none = || io::Error::new(io::ErrorKind::NotFound, "no address");
                 return Err(failure.unwrap_or_else(none));
@@ -91,13 +102,20 @@ impl Dialer {
             let has_next = left.peek().is_some();
             let next = async {
                 match has_next {
-                    true => tokio::time::sleep(NEXT_AFTER).await,
+                    true => tokio::time::sleep(next_after).await,
                     false => future::pending().await,
                 }
             };
             let (address, connected) = tokio::select! {
-                Some(ended) = attempts.next() => ended,
-                () = next => continue,
+                (ended, nth, _) = future::select_all(&mut attempts) => {
+                    drop(attempts.remove(nth));
+                    ended
+                }
+                () = next => {
+                    // So that an attempt has time enough before it is given up for others, however far the host is.
+                    next_after *= 2;
+                    continue;
+                }
             };
             match connected {
                 Ok(stream) => {
@@ -107,8 +125,8 @@ impl Dialer {
                     lock(&self.failed).remove(&address);
                     return Ok(stream);
                 }
-                // No address is to blame.
-                Err(error) if is_open_files(&error) => return Err(error),
+                // No address is to blame. One that has a socket already may connect yet.
+                Err(error) if is_open_files(&error) => failure = Some(error),
                 Err(error) => {
                     trying.retain(|tried| *tried != address);
                     self.avoid([address]);
@@ -230,16 +248,55 @@ mod tests {
         });
     }
 
+    /// It has room for two connections, and says nothing to a third one.
+    struct Silent {
+        at: SocketAddr,
+        _there: (TcpListener, [TcpStream; 2]),
+    }
+
+    impl Silent {
+        async fn new() -> Self {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let listener = socket.listen(1).unwrap();
+            let at = listener.local_addr().unwrap();
+            let connect = || async { TcpStream::connect(at).await.unwrap() };
+            let full = [connect().await, connect().await];
+            Self { at, _there: (listener, full) }
+        }
+    }
+
+    /// Each of 256 requests had a socket for each address of a store that was out of reach, and there were not as many.
+    #[test]
+    fn few_addresses_are_tried_at_the_same_time() {
+        run(async {
+            let silent = [Silent::new().await, Silent::new().await, Silent::new().await];
+            let to_silent = || {
+                let tables = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+                let ports =
+                    silent.each_ref().map(|it| format!(":{:04X} 02", it.at.port()));
+                tables
+                    .lines()
+                    .filter(|line| ports.iter().any(|it| line.contains(it)))
+                    .count()
+            };
+            let dialer = knowing(Spread::Steady, &silent.each_ref().map(|it| it.at));
+            let mut connecting = std::pin::pin!(dialer.connect("store", 1));
+            let mut most = 0;
+            for _ in 0..30 {
+                let moment = Duration::from_millis(50);
+                tokio::time::timeout(moment, &mut connecting).await.unwrap_err();
+                most = most.max(to_silent());
+            }
+            assert_eq!(most, MOST_ATTEMPTS);
+        });
+    }
+
     #[test]
     fn an_address_that_refuses_or_is_silent_costs_little_and_is_avoided() {
         run(async {
-            // It has room for two connections, and says nothing to a third one.
-            let socket = TcpSocket::new_v4().unwrap();
-            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-            let silent = socket.listen(1).unwrap();
-            let silent_at = silent.local_addr().unwrap();
-            let connecting = TcpStream::connect(silent_at);
-            let _full = (connecting.await, TcpStream::connect(silent_at).await);
+            let silent = Silent::new().await;
+            let silent_at = silent.at;
             let (gone, refuses) = listener().await;
             drop(gone);
             let (_there, there) = listener().await;
