@@ -7,6 +7,7 @@
 pub(crate) mod dial;
 pub(crate) mod failure;
 pub(crate) mod idle;
+mod names;
 mod page;
 mod pool;
 

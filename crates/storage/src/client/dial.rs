@@ -7,21 +7,17 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{self, BoxFuture, FutureExt};
-use tokio::net::{TcpStream, lookup_host};
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::net::TcpStream;
 
 use super::failure::is_open_files;
+use super::names::Names;
 
-/// How long what a name stands for is known.
-const KNOWN_FOR: Duration = Duration::from_secs(5);
-/// The same where it cannot be looked up again.
-const AT_MOST_KNOWN_FOR: Duration = Duration::from_secs(300);
 /// After so long without an answer, the next address is tried, too; then twice as long, and so on.
 const NEXT_AFTER: Duration = Duration::from_millis(300);
 /// So many attempts are made at the same time, for one connection.
@@ -45,17 +41,8 @@ pub(crate) struct Dialer {
     /// The first one is as random as a process: many that start together do not all begin with one address. It stands
     /// alone: no other memory is published through it.
     turn: AtomicUsize,
-    known: Mutex<HashMap<(String, u16), Known>>,
-    /// One looks up at a time: the others have its answer.
-    looking: AsyncMutex<()>,
+    names: Names,
     failed: Mutex<HashMap<SocketAddr, Instant>>,
-}
-
-/// What a name stands for.
-#[derive(Debug, Clone)]
-struct Known {
-    at: Instant,
-    addresses: Arc<[SocketAddr]>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -75,15 +62,14 @@ impl Dialer {
         Self {
             spread,
             turn: AtomicUsize::new(usize::try_from(turn).unwrap_or(0)),
-            known: Mutex::default(),
-            looking: AsyncMutex::default(),
+            names: Names::of_system(),
             failed: Mutex::default(),
         }
     }
 
     /// A connection to the host. Whoever asks limits the time.
     pub(crate) async fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
-        let addresses = self.addresses(host, port).await?;
+        let addresses = self.names.addresses(host, port).await?;
         let mut left = self.in_order(&addresses).into_iter().peekable();
         let (mut attempts, mut next_after) = (Vec::new(), NEXT_AFTER);
         let (mut trying, mut failure) = (Vec::new(), None);
@@ -143,36 +129,6 @@ impl Dialer {
         failed.extend(addresses.into_iter().map(|address| (address, now)));
     }
 
-    /// What the name stands for.
-    async fn addresses(&self, host: &str, port: u16) -> io::Result<Arc<[SocketAddr]>> {
-        if let Ok(ip) = host.parse::<IpAddr>() {
-            return Ok([SocketAddr::new(ip, port)].into());
-        }
-        let key = (host.to_owned(), port);
-        let known = |time: Duration| {
-            let known = lock(&self.known).get(&key).cloned();
-            known.filter(|known| known.at.elapsed() < time).map(|known| known.addresses)
-        };
-        if let Some(addresses) = known(KNOWN_FOR) {
-            return Ok(addresses);
-        }
-        let _looking = self.looking.lock().await;
-        if let Some(addresses) = known(KNOWN_FOR) {
-            return Ok(addresses);
-        }
-        match lookup_host((host, port)).await {
-            Ok(found) => {
-                let addresses: Arc<[SocketAddr]> = found.collect();
-                let known =
-                    Known { at: Instant::now(), addresses: Arc::clone(&addresses) };
-                lock(&self.known).insert(key, known);
-                Ok(addresses)
-            }
-            // A resolver that is out of order for a moment.
-            Err(error) => known(AT_MOST_KNOWN_FOR).ok_or(error),
-        }
-    }
-
     /// The addresses as they are tried: by turns those of the system's preferred kind and the others, and at the end those
     /// that have failed.
     fn in_order(&self, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
@@ -208,6 +164,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpSocket};
 
     use super::*;
+    use crate::client::names::KNOWN_FOR;
 
     fn run(work: impl Future<Output = ()>) {
         crate::fetcher::runtime().unwrap().block_on(work);
@@ -215,8 +172,7 @@ mod tests {
 
     fn knowing(spread: Spread, addresses: &[SocketAddr]) -> Dialer {
         let dialer = Dialer::new(spread);
-        let known = Known { at: Instant::now(), addresses: addresses.into() };
-        lock(&dialer.known).insert(("store".to_owned(), 1), known);
+        dialer.names.know(("store".to_owned(), 1), addresses, Instant::now());
         dialer
     }
 
@@ -322,9 +278,7 @@ mod tests {
             let (_there, there) = listener().await;
             let dialer = Dialer::new(Spread::InTurn);
             let key = ("no-such-host.invalid".to_owned(), 1);
-            let known =
-                Known { at: Instant::now() - KNOWN_FOR, addresses: [there].into() };
-            lock(&dialer.known).insert(key, known);
+            dialer.names.know(key, &[there], Instant::now() - KNOWN_FOR);
             dialer.connect("no-such-host.invalid", 1).await.unwrap();
             let error = dialer.connect("no-such-host.invalid", 2).await.unwrap_err();
             assert!(error.to_string().contains("lookup"), "{error}");
