@@ -39,6 +39,8 @@ use pool::{Machine, Pool, Sender};
 const LONGEST_ANSWER: usize = 64 << 20;
 /// What is on the same machine answers at once.
 const NEAR: Duration = Duration::from_secs(2);
+/// What a question to Google's own service has among its headers.
+const OF_GOOGLE: &str = "metadata-flavor";
 /// A page of a listing may be slow where a store looks at many names that are not in it.
 const ONE_PAGE: Duration = Duration::from_secs(30);
 /// A kept connection that says nothing for so long may be dead without our having heard of it: a router has
@@ -134,6 +136,10 @@ impl Client {
     ) -> Result<Response<Bytes>, Failure> {
         let is_near = is_of_machine(request);
         let (time, each) = match page::follows(request.uri()) {
+            // It is asked by its name first, and then by its address.
+            _ if is_near && request.headers().contains_key(OF_GOOGLE) => {
+                (retry::WITHIN / 2, NEAR)
+            }
             _ if is_near => (retry::WITHIN, NEAR),
             true => (retry::WITHIN_LISTING, ONE_PAGE),
             false => (retry::WITHIN, retry::WITHIN),
