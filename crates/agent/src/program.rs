@@ -388,9 +388,21 @@ const STORE_FILES: [&str; 8] = [
 /// Where AWS's profile files are: keys are renewed by a new file of the same name.
 fn profile_folders(variable: impl Fn(&str) -> Option<PathBuf>) -> Vec<PathBuf> {
     let named = ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"].map(&variable);
-    let named = named.into_iter().flatten();
-    let folders = named.filter_map(|file| file.parent().map(Path::to_owned));
+    let folders = named.into_iter().flatten().map(folder_of_new);
     folders.chain(variable("HOME").map(|home| home.join(".aws"))).collect()
+}
+
+/// The folder in which a new file of this name will be; of one at the root, which has all files, the file alone.
+fn folder_of_new(file: PathBuf) -> PathBuf {
+    let file = std::path::absolute(&file).unwrap_or(file);
+    let is_below_root = |folder: &&Path| {
+        let real = folder.canonicalize().unwrap_or_else(|_| PathBuf::from(folder));
+        real.parent().is_some()
+    };
+    match file.parent().filter(is_below_root) {
+        Some(folder) => folder.to_owned(),
+        None => file,
+    }
 }
 
 /// Gives up what serving does not need. Before the first thread is started, and after the door is
@@ -424,9 +436,8 @@ fn confine(
     places.read.extend(READ.map(PathBuf::from));
     for file in proofs.files() {
         // A new one may be another file of that name, or what a link of that name leads to by then.
-        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-        places.read.extend(parent(&file));
-        places.read.extend(file.canonicalize().ok().as_deref().and_then(parent));
+        places.read.push(folder_of_new(file.to_owned()));
+        places.read.extend(file.canonicalize().ok().map(folder_of_new));
     }
     if let Some(cache) = cache {
         // A user's own may be missing, and is then kept without.
@@ -528,6 +539,14 @@ mod tests {
         };
         let folders = profile_folders(variable);
         assert_eq!(folders, ["/run/keys", "/home/me/.aws"].map(PathBuf::from));
+        // Not all that there is, and not nothing.
+        let (here, root) = (std::env::current_dir().unwrap(), Path::new("/tmp/../aws"));
+        assert_eq!(folder_of_new(root.to_owned()), root);
+        assert_eq!(
+            folder_of_new("/aws-credentials".into()),
+            Path::new("/aws-credentials")
+        );
+        assert_eq!(folder_of_new("aws-credentials".into()), here);
     }
 
     /// Systemd starts it as the unit says, so the unit's flags must be some.
