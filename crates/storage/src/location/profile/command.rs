@@ -284,23 +284,52 @@ fn ended(child: &mut process::Child, until: Instant) -> Result<(), String> {
 fn credentials(text: &str) -> Option<Printed> {
     let key_id = string(text, "AccessKeyId")?;
     let secret_key = string(text, "SecretAccessKey")?;
-    let keys = usable(AwsCredential {
-        key_id,
-        secret_key,
-        token: string(text, "SessionToken"),
-    })?;
-    match string(text, "Expiration") {
-        Some(time) => Some((keys, Some(time_since_1970(&time)?))),
-        None => Some((keys, None)),
+    let token = optional(text, "SessionToken")?;
+    let keys = usable(AwsCredential { key_id, secret_key, token })?;
+    let until = match optional(text, "Expiration")? {
+        Some(time) => Some(time_since_1970(&time)?),
+        None => None,
+    };
+    Some((keys, until))
+}
+
+/// The text of this name, if there is such a name; `None` where it cannot be read: without it, the others are of no use.
+fn optional(json: &str, name: &str) -> Option<Option<String>> {
+    let value = value(json, name).filter(|value| {
+        // Some programs print these where there is none.
+        !["null", "\"\""].iter().any(|nothing| value.starts_with(nothing))
+    });
+    match value {
+        Some(_) => string(json, name).map(Some),
+        None => Some(None),
     }
 }
 
-/// The text of a JSON object that has this name. Names and texts of credentials have no letters that are escaped but `/`.
-fn string(json: &str, name: &str) -> Option<String> {
+/// What follows this name of a JSON object.
+fn value<'json>(json: &'json str, name: &str) -> Option<&'json str> {
     let (_, rest) = json.split_once(&format!("\"{name}\""))?;
-    let rest = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
-    let text = rest.split_once('"')?.0.replace("\\/", "/");
-    (!text.contains('\\') && !text.is_empty()).then_some(text)
+    Some(rest.trim_start().strip_prefix(':')?.trim_start())
+}
+
+/// The text of a JSON object that has this name; `None` where it has none, and of an empty one.
+fn string(json: &str, name: &str) -> Option<String> {
+    let mut letters = value(json, name)?.strip_prefix('"')?.chars();
+    let mut text = String::new();
+    loop {
+        match letters.next()? {
+            '"' => return (!text.is_empty()).then_some(text),
+            '\\' => text.push(match letters.next()? {
+                'u' => {
+                    let code: String = letters.by_ref().take(4).collect();
+                    // Letters beyond these have two such codes, and no credential has them.
+                    char::from_u32(u32::from_str_radix(&code, 16).ok()?)?
+                }
+                plain @ ('/' | '"' | '\\') => plain,
+                _ => return None,
+            }),
+            plain => text.push(plain),
+        }
+    }
 }
 
 /// A time such as `2019-05-29T00:21:43Z` or `2019-05-29T00:21:43.5+00:00`.
@@ -340,9 +369,23 @@ mod tests {
         let text = "{\"Version\":1,\"AccessKeyId\":\"id\",\"SecretAccessKey\":\"s\"}";
         let (keys, until) = credentials(text).unwrap();
         assert!(keys.token.is_none() && until.is_none());
+        let text = "{\"AccessKeyId\":\"i\\u0064\",\"SecretAccessKey\":\"a\\u002Fb\\u002b\",\
+                    \"SessionToken\":\"t\\u002B\",\"Expiration\":\"1970-01-01T00:00:01\\u002b00:00\"}";
+        let (keys, until) = credentials(text).unwrap();
+        assert!(keys.key_id == "id" && keys.secret_key == "a/b+");
+        assert_eq!(
+            (keys.token.as_deref(), until),
+            (Some("t+"), Some(Duration::from_secs(1)))
+        );
+        let text = "{\"AccessKeyId\":\"id\",\"SecretAccessKey\":\"s\",\"SessionToken\":null,\"Expiration\":\"\"}";
+        let (keys, until) = credentials(text).unwrap();
+        assert!(keys.token.is_none() && until.is_none());
         for text in [
             "",
             "{}",
+            "{\"AccessKeyId\":\"id\",\"SecretAccessKey\":\"s\",\"SessionToken\":\"t\\q\"}",
+            "{\"AccessKeyId\":\"id\",\"SecretAccessKey\":\"s\",\"SessionToken\":\"t\\u00",
+            "{\"AccessKeyId\":\"id\",\"SecretAccessKey\":\"s\",\"Expiration\":1}",
             "{\"AccessKeyId\":\"id\"}",
             "{\"AccessKeyId\":\"id\",\"SecretAccessKey\":\"\"}",
             "{\"AccessKeyId\":\"id\",\"SecretAccessKey\":\"s\\n\"}",
