@@ -9,7 +9,7 @@ use std::sync::Arc;
 use object_store::aws::{AwsCredential, AwsCredentialProvider};
 
 use super::valid;
-use crate::stores::cloud::keys::Keys;
+use crate::stores::cloud::keys::{Keys, OfFiles};
 use crate::stores::cloud::{Renewed, Secrets};
 use command::{Command, OfCommand};
 
@@ -111,7 +111,8 @@ impl Profile {
         let of = self.clone();
         let read = move || keys(&of.settings()?);
         if let Some(keys) = Keys::of(self.files.clone(), Box::new(read), secrets) {
-            let credentials = Arc::<Keys>::clone(&keys);
+            let keys = Arc::new(OfFiles(keys));
+            let credentials = Arc::<OfFiles>::clone(&keys);
             return Ok(Some(Source { credentials, renewed: keys }));
         }
         if let Some(line) = settings.get("credential_process") {
