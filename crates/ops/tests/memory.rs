@@ -277,7 +277,12 @@ fn packed_texts_are_not_without_number() {
     let (image, _) = decoded(&png(1 << 16));
     assert_eq!(image.unwrap().pixels(), [0x55; 3]);
     let (image, _) = decoded(&png((1 << 16) + 1));
-    assert!(image.unwrap_err().to_string().contains("its texts or profiles are too long or too many"));
+    assert!(
+        image
+            .unwrap_err()
+            .to_string()
+            .contains("its texts or profiles are too long or too many")
+    );
 }
 
 /// Fifteen buffers of up to a quarter of it each were kept.
