@@ -366,19 +366,6 @@ fn a_missing_object_is_a_bad_sample() -> Result<()> {
     Ok(())
 }
 
-/// A number that has not changed for a while.
-fn once_still(number: impl Fn() -> u64) -> u64 {
-    let mut last = number();
-    loop {
-        std::thread::sleep(Duration::from_millis(200));
-        let now = number();
-        if now == last {
-            return now;
-        }
-        last = now;
-    }
-}
-
 /// Requests that are never answered hold up neither the end of an epoch nor that of the loader.
 #[test]
 fn a_loader_is_closed_with_requests_on_their_way() -> Result<()> {
@@ -397,7 +384,12 @@ fn a_loader_is_closed_with_requests_on_their_way() -> Result<()> {
         // On one engine: what requests without an answer have held is there for the next epoch.
         for _ in 0..3 {
             // What is still sent for the epoch before is not to be answered in place of this one's requests.
-            most.store(once_still(|| objects.n_asked()) + 40, Ordering::SeqCst);
+            let mut n_asked = u64::MAX;
+            while n_asked != objects.n_asked() {
+                n_asked = objects.n_asked();
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            most.store(n_asked + 40, Ordering::SeqCst);
             let mut epoch = runtime.start_epoch(&options)?;
             epoch.next_batch()?.context("a batch")?;
             runtime.finish_epoch(epoch);
