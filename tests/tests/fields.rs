@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -107,6 +108,33 @@ fn rows_have_the_fields_of_their_samples_in_any_order_epoch_and_rank() -> Result
             ensure!(n_samples == 14, "{name} {seed}: {n_samples}");
         }
     }
+    Ok(())
+}
+
+/// In a shard they lie next to each other.
+#[test]
+fn fields_come_with_the_requests_for_their_records() -> Result<()> {
+    let local = setup("fields-tar", &["txt", "mask.bin"])?;
+    let n_asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&n_asked);
+    let double = Double::answering(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        Answer::After(Duration::ZERO)
+    });
+    for entry in fs::read_dir(&local.data)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).context("a name")?;
+        double.put(name, fs::read(&path)?);
+    }
+    let remote = Setup { objects: Some(Arc::new(double)), ..local };
+    let mut loader = Loader::over(Runtime::open(remote.config()?)?);
+    n_asked.store(0, Ordering::Relaxed);
+    let mut n_samples = 0;
+    for batch in loader.begin(1)?.batches(0) {
+        n_samples += ensure_own_fields(&batch?)?;
+    }
+    let n_asked = n_asked.load(Ordering::Relaxed);
+    ensure!(n_samples == 7 && n_asked <= 7, "{n_asked} requests");
     Ok(())
 }
 

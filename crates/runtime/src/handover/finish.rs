@@ -145,7 +145,7 @@ impl Feed {
             }
         }
         close_gaps(&mut rows, &gone, (&mut slot, &starts));
-        let (columns, gone) = self.fields(prong, &rows)?;
+        let (columns, gone) = self.fields((prong, index), &rows)?;
         let starts = self.maker.starts(form, &rows);
         close_gaps(&mut rows, &gone, (&mut slot, &starts));
         let starts = match self.maker.source.is_undecoded() {

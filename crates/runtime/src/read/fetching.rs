@@ -25,7 +25,6 @@ use bothends_core::fetch::{Failure, FetchFigures, FetchQueue, FetchStep, Request
 use bothends_core::ids::{EpochIdx, Ns, SampleId};
 use bothends_core::link::Seen;
 use bothends_core::sample::FileIdx;
-use bothends_dataset::Piece;
 use bothends_figures::{FetchWaits, Fetches};
 use bothends_storage::{Bytes, Fetch, Fetched, Fetcher, StorageError};
 use crossbeam::channel::{
@@ -45,7 +44,7 @@ use crate::read::fetching::round_trip::RoundTrip;
 use crate::read::orders::Orders;
 use crate::read::remote::Remote;
 use crate::read::source::{Source, lens};
-use crate::read::wanted::{self, BatchKey, Brought, Complete};
+use crate::read::wanted::{self, BatchKey, Brought, Complete, Needed};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
 
@@ -365,7 +364,7 @@ impl FetchStage {
         &self,
         epoch: EpochIdx,
         samples: impl Iterator<Item = SampleId>,
-    ) -> Vec<(SampleId, Piece)> {
+    ) -> Vec<Needed> {
         let keys = samples.map(|sample| self.source.key(epoch, sample));
         self.source.pieces_to_fetch(keys, &self.remote)
     }
@@ -494,10 +493,13 @@ impl FetchStage {
         }
     }
 
-    /// A row has its record and its part of a slot.
+    /// A row has its record, the values of its fields and its part of a slot.
     fn complete(&self, complete: Complete, way: &mut Way) {
-        let Complete { position, progress, row, sample, part, piece, mut record } =
-            complete;
+        let Complete { position, progress, row, sample, part, piece, .. } = complete;
+        let Complete { mut record, values, .. } = complete;
+        values.iter().for_each(|value| way.orders.queue.taken(value.position));
+        let batch = (progress.epoch, progress.batch);
+        self.remote.fetched_fields.keep(batch, sample, values);
         if piece.extent.len == 0 {
             let object = self.source.table.file_path(piece.extent.file);
             let why = self.remote.why_nothing(&object, piece.extent);

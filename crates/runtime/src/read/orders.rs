@@ -6,13 +6,11 @@
 //! record cache has is not asked of the queue. Nothing here waits.
 
 use bothends_core::fetch::{FetchQueue, Wanted};
-use bothends_core::ids::SampleId;
-use bothends_dataset::Piece;
 use bothends_side_index::CachedRecord;
 
 use crate::make::front::FrontJob;
 use crate::read::fetching::local::Local;
-use crate::read::wanted::{BatchKey, Books, Brought, Complete};
+use crate::read::wanted::{BatchKey, Books, Brought, Complete, Needed};
 
 /// The books, and the queue that has what is missing in them.
 #[derive(Debug)]
@@ -29,11 +27,7 @@ impl Orders {
     }
 
     /// A batch is foretold; its rows are asked for where it is new.
-    pub(crate) fn foretold(
-        &mut self,
-        key: BatchKey,
-        rows: impl FnOnce() -> Vec<(SampleId, Piece)>,
-    ) {
+    pub(crate) fn foretold(&mut self, key: BatchKey, rows: impl FnOnce() -> Vec<Needed>) {
         let positions = match self.books.has(key) {
             true => self.books.foretold_again(key),
             false => self.books.foretold(key, rows()),
@@ -66,7 +60,7 @@ impl Orders {
         &mut self,
         key: BatchKey,
         job: FrontJob,
-        rows: impl FnOnce() -> Vec<(SampleId, Piece)>,
+        rows: impl FnOnce() -> Vec<Needed>,
     ) -> Vec<Complete> {
         let missing = if self.books.is(key, &job.rows) {
             for (from, to) in self.books.hasten(key) {
@@ -103,7 +97,7 @@ impl Orders {
             }
             if self.queue.is_held(at) {
                 self.queue.withdraw(at);
-                self.books.forget_record(at);
+                self.books.forget(at);
                 self.offer(&[at]);
             }
         }
@@ -123,22 +117,22 @@ impl Orders {
     }
 
     /// The record at a position, where it is on a local disk.
-    fn find(&self, position: u64, piece: Piece) -> Option<CachedRecord> {
+    fn find(&self, position: u64) -> Option<CachedRecord> {
         let local = self.local.as_ref()?;
-        let record = local.find(self.books.sample(position)?, piece)?;
+        let (sample, piece) = self.books.record(position)?;
+        let record = local.find(sample, piece)?;
         record.will_need();
         Some(record)
     }
 
     fn offer(&mut self, positions: &[u64]) {
         for &position in positions {
-            let Some(piece) = self.books.piece(position) else { continue };
-            if let Some(record) = self.find(position, piece) {
+            let Some(extent) = self.books.extent(position) else { continue };
+            if let Some(record) = self.find(position) {
                 // No batch is complete by this: its job comes later.
                 let _ = self.books.fetched(position, Ok(Brought::Cached(record)));
                 continue;
             }
-            let extent = piece.extent;
             let end = extent.offset.saturating_add(u64::from(extent.len));
             let range = extent.offset..end;
             self.queue.offer(Wanted { position, object: extent.file.0, range });
@@ -151,7 +145,7 @@ mod tests {
     use std::time::Duration;
 
     use bothends_core::fetch::{FetchConfig, FetchStep, Hedge, RequestId};
-    use bothends_core::ids::{BatchIdx, EpochIdx, Ns};
+    use bothends_core::ids::{BatchIdx, EpochIdx, Ns, SampleId};
     use bothends_core::sample::{Encoding, Extent};
     use bothends_dataset::TableBuilder;
     use bothends_slots::{Job, JobId, Producer, Ring, RingConfig};
@@ -206,14 +200,18 @@ mod tests {
         }
 
         /// The rows of a batch, each in an object of its own.
-        fn rows(batch: u32) -> Vec<(SampleId, Piece)> {
+        fn rows(batch: u32) -> Vec<Needed> {
             let mut table = TableBuilder::new(Encoding::Opaque);
             for sample in 0..u64::from(batch + 1) * ROWS {
                 let file = table.file(&format!("object-{sample}")).unwrap();
                 table.sample(Extent { file, offset: 0, len: RECORD }, 0);
             }
             let table = table.build().unwrap();
-            Self::samples(batch).map(|id| (id, table.piece(id, |_| None))).collect()
+            let needed = |sample| {
+                let (piece, values) = (table.piece(sample, |_| None), Vec::new());
+                Needed { sample, piece, values }
+            };
+            Self::samples(batch).map(needed).collect()
         }
 
         fn foretell(&mut self, batches: &[u32]) {

@@ -6,6 +6,7 @@
 //! speaks to a store is `storage`.
 
 pub(crate) mod cache;
+mod fetched_fields;
 mod single;
 
 use std::error::Error as _;
@@ -31,6 +32,7 @@ use crate::config::run::{ReadConfig, RunConfig, SideIndexUse};
 use crate::error::RuntimeError;
 use crate::read::place::{Looking, root_and_target};
 use crate::read::remote::cache::Kept;
+use crate::read::remote::fetched_fields::FetchedFields;
 use crate::read::supplied::{Failure, Unmade};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::ulimits::requests_at_once;
@@ -69,6 +71,7 @@ pub(crate) struct Remote {
     most_requests: Option<u32>,
     /// How long it may be gone.
     patience: Duration,
+    pub(crate) fetched_fields: FetchedFields,
     /// For single reads: each thread takes one, and puts it back.
     fetchers: Mutex<Vec<Fetcher>>,
 }
@@ -230,6 +233,7 @@ impl Remote {
             cache: None,
             most_requests: None,
             patience: ATTEMPTS,
+            fetched_fields: FetchedFields::default(),
             fetchers: Mutex::default(),
         }
     }

@@ -4,6 +4,11 @@
 //! A batch is wanted from when the collector foretells it, or else from when its job comes. Its rows
 //! have positions, which say in what order they are needed. A row leaves the books as soon as its bytes
 //! and its job's part of a slot are both there. Nothing here does I/O or decides when to fetch.
+//!
+//! The values of a row's further fields have positions of their own, next to those of the records that they lie
+//! next to (`wanted/values.rs`): the row waits for them, too.
+
+mod values;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -11,12 +16,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+use bothends_core::sample::Extent;
 use bothends_dataset::Piece;
 use bothends_side_index::CachedRecord;
 use bothends_slots::Part;
 use bothends_storage::Bytes;
 
 use crate::make::front::{FrontJob, Progress};
+pub(crate) use values::FetchedValue;
+use values::Value;
 
 /// A batch by its epoch and its place in the plan.
 pub(crate) type BatchKey = (EpochIdx, BatchIdx);
@@ -28,6 +36,8 @@ const STRIDE: u64 = 1 << 32;
 #[derive(Debug, Default)]
 pub(crate) struct Books {
     rows: BTreeMap<u64, Row>,
+    /// The positions of rows' values, and those of their rows.
+    values: BTreeMap<u64, u64>,
     batches: HashMap<BatchKey, Batch>,
     /// Batches that are no longer foretold and of which something has come, the oldest first.
     aside: Vec<BatchKey>,
@@ -48,6 +58,15 @@ struct Batch {
     progress: Option<Arc<Progress>>,
 }
 
+/// What a row needs of the store.
+#[derive(Debug, Clone)]
+pub(crate) struct Needed {
+    pub(crate) sample: SampleId,
+    pub(crate) piece: Piece,
+    /// Fields that have to be fetched, by their numbers.
+    pub(crate) values: Vec<(usize, Extent)>,
+}
+
 /// A wanted row.
 #[derive(Debug)]
 struct Row {
@@ -56,6 +75,7 @@ struct Row {
     piece: Piece,
     place: Place,
     record: Option<Fetched>,
+    values: Vec<Value>,
 }
 
 /// A row's number in the job, and its part of the job's slot.
@@ -97,6 +117,7 @@ pub(crate) struct Complete {
     pub(crate) part: Part,
     pub(crate) piece: Piece,
     pub(crate) record: Fetched,
+    pub(crate) values: Vec<FetchedValue>,
 }
 
 impl LentBy {
@@ -113,11 +134,7 @@ impl Books {
 
     /// Enters a batch that is foretold, after all others. Its rows' positions, in the order in which
     /// they are to be fetched.
-    pub(crate) fn foretold(
-        &mut self,
-        batch: BatchKey,
-        rows: Vec<(SampleId, Piece)>,
-    ) -> Vec<u64> {
+    pub(crate) fn foretold(&mut self, batch: BatchKey, rows: Vec<Needed>) -> Vec<u64> {
         let first = self.end();
         self.enter(batch, rows, first)
     }
@@ -132,12 +149,9 @@ impl Books {
     }
 
     /// Enters a batch that nobody foretold, before those that are only foretold.
-    pub(crate) fn urgent(
-        &mut self,
-        batch: BatchKey,
-        rows: Vec<(SampleId, Piece)>,
-    ) -> Vec<u64> {
-        let first = self.before_foretold(rows.len());
+    pub(crate) fn urgent(&mut self, batch: BatchKey, rows: Vec<Needed>) -> Vec<u64> {
+        let n_positions = rows.iter().map(|row| 1 + row.values.len()).sum();
+        let first = self.before_foretold(n_positions);
         let first = first.unwrap_or_else(|| self.end());
         self.enter(batch, rows, first)
     }
@@ -160,8 +174,14 @@ impl Books {
             }
         }
         for (from, to) in &moves {
-            if let Some(row) = self.rows.remove(from) {
-                self.rows.insert(*to, row);
+            match self.rows.remove(from) {
+                Some(row) => {
+                    for value in &row.values {
+                        self.values.insert(value.position, *to);
+                    }
+                    self.rows.insert(*to, row);
+                }
+                None => self.move_value(*from, *to),
             }
         }
         moves
@@ -193,49 +213,56 @@ impl Books {
         self.next
     }
 
-    fn enter(
-        &mut self,
-        batch: BatchKey,
-        rows: Vec<(SampleId, Piece)>,
-        first: u64,
-    ) -> Vec<u64> {
+    fn enter(&mut self, batch: BatchKey, rows: Vec<Needed>, first: u64) -> Vec<u64> {
         // In the order of their places, so that neighbours meet; rows keep their numbers.
-        let mut order: Vec<usize> = (0..rows.len()).collect();
-        order.sort_by_key(|&number| {
-            let extent = rows[number].1.extent;
-            (extent.file, extent.offset)
-        });
-        let mut positions = vec![0; rows.len()];
-        for (position, number) in (first..).zip(&order) {
-            positions[*number] = position;
+        let mut order: Vec<(Extent, usize, Option<usize>)> = Vec::new();
+        for (number, row) in rows.iter().enumerate() {
+            order.push((row.piece.extent, number, None));
+            let values = row.values.iter().enumerate();
+            order.extend(values.map(|(nth, (_, extent))| (*extent, number, Some(nth))));
         }
-        for (&position, (sample, piece)) in positions.iter().zip(rows) {
-            let row = Row { batch, sample, piece, place: Place::None, record: None };
+        order.sort_by_key(|(extent, ..)| (extent.file, extent.offset));
+        let in_order: Vec<u64> = (first..).take(order.len()).collect();
+        let mut positions = vec![0; rows.len()];
+        let mut values: Vec<Vec<Value>> = rows.iter().map(Value::of_row).collect();
+        for (position, (_, number, value)) in in_order.iter().zip(order) {
+            match value {
+                None => positions[number] = *position,
+                Some(nth) => values[number][nth].position = *position,
+            }
+        }
+        let left = positions.len();
+        for ((&position, row), values) in positions.iter().zip(rows).zip(values) {
+            self.values.extend(values.iter().map(|value| (value.position, position)));
+            let Needed { sample, piece, .. } = row;
+            let place = Place::None;
+            let row = Row { batch, sample, piece, place, record: None, values };
             self.rows.insert(position, row);
         }
-        let in_order = order.iter().map(|&number| positions[number]).collect();
-        let left = positions.len();
         self.batches.insert(batch, Batch { positions, left, progress: None });
         in_order
     }
 
-    /// The piece that is wanted at a position.
-    pub(crate) fn piece(&self, position: u64) -> Option<Piece> {
-        self.rows.get(&position).map(|row| row.piece)
+    /// The bytes that are wanted at a position.
+    pub(crate) fn extent(&self, position: u64) -> Option<Extent> {
+        let record = self.record(position).map(|(_, piece)| piece.extent);
+        record.or_else(|| self.value(position).map(|value| value.extent))
     }
 
-    /// The sample at a position.
-    pub(crate) fn sample(&self, position: u64) -> Option<SampleId> {
-        self.rows.get(&position).map(|row| row.sample)
+    /// The sample and the piece of its record at a position; `None` at that of a value.
+    pub(crate) fn record(&self, position: u64) -> Option<(SampleId, Piece)> {
+        self.rows.get(&position).map(|row| (row.sample, row.piece))
     }
 
-    /// The rows of a batch without a record, in the order in which they are to be fetched.
+    /// What has not come of a batch, in the order in which it is to be fetched.
     pub(crate) fn missing(&self, batch: BatchKey) -> Vec<u64> {
         let positions = self.batches.get(&batch).map(|batch| batch.positions.iter());
-        let is_missing =
-            |at: &&u64| self.rows.get(*at).is_some_and(|row| row.record.is_none());
-        let missing = positions.into_iter().flatten().filter(is_missing);
-        let mut missing: Vec<u64> = missing.copied().collect();
+        let mut missing = Vec::new();
+        for &at in positions.into_iter().flatten() {
+            let Some(row) = self.rows.get(&at) else { continue };
+            missing.extend(row.record.is_none().then_some(at));
+            missing.extend(row.missing_values());
+        }
         missing.sort_unstable();
         missing
     }
@@ -245,17 +272,20 @@ impl Books {
         self.batches.values().any(|batch| batch.progress.is_some())
     }
 
-    /// All rows that are only foretold, what is needed last first.
+    /// All positions that are only foretold, what is needed last first.
     pub(crate) fn foretold_backwards(&self) -> Vec<u64> {
-        let rows = self.rows.iter().rev();
-        let rows = rows.filter(|(_, row)| self.is_only_foretold(row));
-        rows.map(|(at, _)| *at).collect()
+        let rows = self.rows.iter().filter(|(_, row)| self.is_only_foretold(row));
+        let mut positions: Vec<u64> = rows.flat_map(|(at, row)| row.all(*at)).collect();
+        positions.sort_unstable_by(|a, b| b.cmp(a));
+        positions
     }
 
-    /// What has come for a row is dropped, to be fetched again.
-    pub(crate) fn forget_record(&mut self, position: u64) {
+    /// What has come for a position is dropped, to be fetched again.
+    pub(crate) fn forget(&mut self, position: u64) {
         if let Some(row) = self.rows.get_mut(&position) {
             row.record = None;
+        } else if let Some(value) = self.value_mut(position) {
+            value.fetched = None;
         }
     }
 
@@ -286,18 +316,23 @@ impl Books {
     }
 
     /// A fetch has ended. The row, if it is complete by that.
-    pub(crate) fn fetched(&mut self, position: u64, record: Fetched) -> Option<Complete> {
-        self.rows.get_mut(&position)?.record = Some(record);
+    pub(crate) fn fetched(&mut self, position: u64, bytes: Fetched) -> Option<Complete> {
+        if let Some(value) = self.value_mut(position) {
+            value.fetched = Some(bytes);
+            let row = *self.values.get(&position)?;
+            return self.complete(row);
+        }
+        self.rows.get_mut(&position)?.record = Some(bytes);
         self.complete(position)
     }
 
-    /// The part of a row that has nothing but its job, and all of whose bytes a request brings: that may receive into
-    /// it, and gives it back ([`Self::given_back`], [`Self::received`]).
+    /// The part of a row that has nothing but its job, needs nothing but its record, and all of whose bytes a request
+    /// brings: that may receive into it, and gives it back ([`Self::given_back`], [`Self::received`]).
     pub(crate) fn lend(&mut self, position: u64) -> Option<(Part, LentBy)> {
         let row = self.rows.get_mut(&position).filter(|row| row.record.is_none())?;
         let progress = self.batches.get(&row.batch)?.progress.clone()?;
         let Place::Here(number, part) = &row.place else { return None };
-        if part.len() != row.piece.extent.len as usize {
+        if part.len() != row.piece.extent.len as usize || !row.values.is_empty() {
             return None;
         }
         let lent = Place::Lent(*number);
@@ -342,16 +377,20 @@ impl Books {
     fn complete(&mut self, position: u64) -> Option<Complete> {
         let row = self.rows.get(&position)?;
         row.record.as_ref()?;
+        if row.missing_values().next().is_some() {
+            return None;
+        }
         let Place::Here(..) = row.place else { return None };
         let batch = row.batch;
         let progress = self.batches.get(&batch)?.progress.clone()?;
-        let Row { sample, piece, place, record, .. } = self.remove(position)?;
+        let Row { sample, piece, place, record, values, .. } = self.remove(position)?;
         let (Place::Here(row, part), Some(record)) = (place, record) else { return None };
-        Some(Complete { position, progress, row, sample, part, piece, record })
+        let values = values.into_iter().map(FetchedValue::from).collect();
+        Some(Complete { position, progress, row, sample, part, piece, record, values })
     }
 
     fn remove(&mut self, position: u64) -> Option<Row> {
-        let row = self.rows.remove(&position)?;
+        let row = self.take_out(position)?;
         if let Some(batch) = self.batches.get_mut(&row.batch) {
             batch.left -= 1;
             if batch.left == 0 {
@@ -369,8 +408,8 @@ impl Books {
         self.aside.retain(|aside| *aside != batch);
         let mut left = Vec::new();
         for position in positions {
-            let Some(row) = self.rows.remove(&position) else { continue };
-            left.push(position);
+            let Some(row) = self.take_out(position) else { continue };
+            left.extend(row.all(position));
             match (&progress, row.place) {
                 (Some(progress), Place::Here(_, part)) => {
                     // The joiner can only put the slot together once the part is gone.
@@ -394,7 +433,7 @@ impl Books {
         let mut rows = of_batch.iter().filter_map(|at| self.rows.get(at));
         let has_come = |row: &Row| match &row.record {
             Some(Ok(Brought::Fetched(..)) | Err(_)) => true,
-            Some(Ok(Brought::Cached(_))) | None => false,
+            Some(Ok(Brought::Cached(_))) | None => row.has_value(),
         };
         if !rows.any(has_come) {
             return None;

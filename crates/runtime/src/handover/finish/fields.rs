@@ -1,6 +1,6 @@
 //! The further fields of a batch that is being finished.
 
-use bothends_core::ids::Prong;
+use bothends_core::ids::{BatchIdx, Prong};
 use bothends_figures::Skipped;
 
 use super::Feed;
@@ -15,13 +15,14 @@ impl Feed {
     /// is that for bad samples, and a value of another sample or of zeros stands for it as little as possible.
     pub(super) fn fields(
         &self,
-        prong: Prong,
+        (prong, batch): (Prong, BatchIdx),
         rows: &[Row],
     ) -> Result<(Vec<FieldColumn>, Vec<usize>), RuntimeError> {
         let source = &self.maker.source;
         let samples: Vec<_> = rows.iter().map(|row| row.sample).collect();
+        let batch = (self.maker.epoch, batch);
         let found = source
-            .row_fields(&samples, &self.chores, &self.stop)
+            .row_fields((batch, &samples), &self.chores, &self.stop)
             .map_err(Failure::into_error)?;
         let mut gone = Vec::new();
         for (row, why) in found.bad {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use bothends_core::fetch::MAX_GAP_BYTES;
 use bothends_core::ids::SampleId;
-use bothends_core::sample::SampleKey;
-use bothends_dataset::Piece;
+use bothends_core::sample::{Extent, SampleKey};
+use bothends_dataset::{FieldPlace, Piece};
 use bothends_side_index::{CachedRecord, Name};
 use bothends_storage::Bytes;
 
 use crate::read::remote::Remote;
 use crate::read::source::{Note, Source};
+use crate::read::wanted::Needed;
 
 /// What is in the record cache of these data, for whoever orders records.
 #[derive(Debug)]
@@ -33,16 +34,28 @@ impl Local {
     }
 }
 
-/// Which of these lie so near another one that one request may bring both.
-fn are_joined(pieces: &[Piece]) -> Vec<bool> {
-    let mut order: Vec<usize> = (0..pieces.len()).collect();
-    order.sort_by_key(|&at| (pieces[at].extent.file, pieces[at].extent.offset));
-    let mut joined = vec![false; pieces.len()];
+/// Of a longer record only the part that is needed is fetched, though a field's value lies next to it: the bytes that
+/// saves take longer than another request for the value.
+const WHOLE_FOR_VALUE: u32 = 256 << 10;
+
+/// Which of these records lie so near another one, or near a value, that one request may bring both.
+fn are_joined(rows: &[Needed]) -> Vec<bool> {
+    // Values have no number.
+    let mut order: Vec<(Extent, Option<usize>)> = Vec::new();
+    for (number, row) in rows.iter().enumerate() {
+        order.push((row.piece.extent, Some(number)));
+        if row.piece.extent.len <= WHOLE_FOR_VALUE {
+            order.extend(row.values.iter().map(|(_, extent)| (*extent, None)));
+        }
+    }
+    order.sort_by_key(|(extent, _)| (extent.file, extent.offset));
+    let mut joined = vec![false; rows.len()];
     for pair in order.windows(2) {
-        let [one, next] = [pair[0], pair[1]].map(|at| pieces[at].extent);
+        let [(one, _), (next, _)] = [pair[0], pair[1]];
         let end = one.offset.saturating_add(one.len.into());
         if one.file == next.file && next.offset.saturating_sub(end) <= MAX_GAP_BYTES {
-            pair.iter().for_each(|&at| joined[at] = true);
+            let numbers = pair.iter().filter_map(|(_, number)| *number);
+            numbers.for_each(|at| joined[at] = true);
         }
     }
     joined
@@ -50,30 +63,45 @@ fn are_joined(pieces: &[Piece]) -> Vec<bool> {
 
 impl Source {
     /// What is fetched for samples of these keys: all of a record where that is kept in the record cache, or may
-    /// be, or where one request brings it with its neighbour.
+    /// be, or where one request brings it with its neighbour; and the fields that were asked for.
     pub(crate) fn pieces_to_fetch(
         &self,
         keys: impl Iterator<Item = SampleKey>,
         remote: &Remote,
-    ) -> Vec<(SampleId, Piece)> {
+    ) -> Vec<Needed> {
         let mut note = Note::default();
         let keys: Vec<SampleKey> = keys.collect();
-        let wholes: Vec<Piece> = keys.iter().map(|key| self.whole(key.sample)).collect();
+        let wholes = keys.iter().map(|SampleKey { sample, .. }| {
+            let (piece, values) = (self.whole(*sample), self.values_to_fetch(*sample));
+            Needed { sample: *sample, piece, values }
+        });
+        let wholes: Vec<Needed> = wholes.collect();
         let joined = are_joined(&wholes);
         let each = keys.into_iter().zip(wholes).zip(joined);
-        let pieces = each.map(|((key, whole), is_joined)| {
+        let needed = each.map(|((key, whole), is_joined)| {
             let sample = key.sample;
-            if self.is_all_fetched(sample, whole, remote) {
-                return (sample, whole);
+            if self.is_all_fetched(sample, whole.piece, remote) {
+                return whole;
             }
-            let piece = self.piece(key);
-            if is_joined || self.is_undecoded() {
-                return (sample, piece);
+            let mut piece = self.piece(key);
+            if !is_joined && !self.is_undecoded() {
+                let name = self.name_of_fetched(remote, sample);
+                piece = self.narrowed_to_fetch((key, piece), name, &mut note);
             }
-            let name = self.name_of_fetched(remote, sample);
-            (sample, self.narrowed_to_fetch((key, piece), name, &mut note))
+            Needed { piece, ..whole }
         });
-        pieces.collect()
+        needed.collect()
+    }
+
+    /// The fields of a sample that are neither in memory nor empty, by their numbers.
+    fn values_to_fetch(&self, sample: SampleId) -> Vec<(usize, Extent)> {
+        let fields = self.fields.iter().enumerate();
+        let values =
+            fields.filter_map(|(nth, field)| match field.place(self.record_of(sample)) {
+                FieldPlace::Extent(extent) if extent.len > 0 => Some((nth, extent)),
+                FieldPlace::Extent(_) | FieldPlace::Value(_) => None,
+            });
+        values.collect()
     }
 
     /// Whether all of a record is kept in the record cache, or may be.
@@ -135,8 +163,18 @@ mod tests {
             table.sample(Extent { file: files[file], offset, len: 1_000 }, 0);
         }
         let table = table.build().unwrap();
-        let pieces: Vec<Piece> =
-            (0..5).map(|nth| table.piece(SampleId(nth), |_| None)).collect();
-        assert_eq!(are_joined(&pieces), [false, true, true, false, false]);
+        let needed = |nth| {
+            let (sample, values) = (SampleId(nth), Vec::new());
+            Needed { sample, piece: table.piece(sample, |_| None), values }
+        };
+        let mut needed: Vec<Needed> = (0..5).map(needed).collect();
+        assert_eq!(are_joined(&needed), [false, true, true, false, false]);
+        // Its caption, behind it, and those of others.
+        let caption = |offset| (0, Extent { file: files[0], offset, len: 10 });
+        needed[4].values.push(caption(9 * gap + 1_000));
+        needed[0].values.push(caption(7 * gap + 1_000));
+        assert_eq!(are_joined(&needed), [false, true, true, false, true]);
+        needed[4].piece.extent.len = WHOLE_FOR_VALUE + 1;
+        assert_eq!(are_joined(&needed), [false, true, true, false, false]);
     }
 }

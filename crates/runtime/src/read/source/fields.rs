@@ -1,7 +1,8 @@
 //! The values of further fields, read for the rows of a batch.
 //!
-//! Small values are in memory. Others are read here when the batch is finished, whoever made it: from files
-//! by the threads that do chores, and from a remote store all at once, which takes a round trip for a batch.
+//! Small values are in memory, and others came with the records, where these were fetched from a remote store
+//! (`read/remote/fetched_fields.rs`). What is left is read here when the batch is finished, whoever made it: from files by the
+//! threads that do chores, and from a remote store all at once, which takes a round trip for a batch or several.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,11 +14,13 @@ use bothends_core::ids::SampleId;
 use bothends_core::sample::{Extent, FileIdx};
 use bothends_dataset::FieldPlace;
 use bothends_io::{is_of_machine, open_regular};
+use bothends_storage::Bytes;
 
 use super::Source;
 use crate::handover::batch::fields::FieldColumn;
 use crate::make::chores::Chores;
 use crate::read::supplied::{Failure, Unmade};
+use crate::read::wanted::BatchKey;
 use crate::threads::shutdown::Stop;
 
 /// Extents that are worth a chore.
@@ -32,7 +35,7 @@ struct Read {
 }
 
 /// The values that were read, by field and row.
-type Values = HashMap<(usize, usize), Result<Vec<u8>, Unmade>>;
+type Values = HashMap<(usize, usize), Result<Bytes, Unmade>>;
 
 /// The fields of a batch, and what of them could not be had.
 #[derive(Debug, Default)]
@@ -43,20 +46,32 @@ pub(crate) struct RowFields {
 }
 
 impl Source {
-    /// The fields of these rows, as far as any were asked for. Blocks on the storage.
+    /// The fields of these rows of a batch, as far as any were asked for. Blocks on the storage.
     ///
     /// # Errors
     /// What the machine or the network says, where it is one of them that fails.
     pub(crate) fn row_fields(
         self: &Arc<Self>,
-        rows: &[Option<SampleId>],
+        (batch, rows): (BatchKey, &[Option<SampleId>]),
         chores: &Chores,
         stop: &Stop,
     ) -> Result<RowFields, Failure> {
         if self.fields.is_empty() {
             return Ok(RowFields::default());
         }
-        let mut values = self.read_values(self.to_read(rows), chores, stop);
+        let fetched = self.remote().map(|remote| remote.fetched_fields.take(batch));
+        let fetched = fetched.unwrap_or_default();
+        let (mut values, mut reads) = (Values::new(), Vec::new());
+        for read in self.to_read(rows) {
+            let value = rows[read.row].and_then(|row| fetched.get(&(row, read.field)));
+            match value {
+                Some(value) => {
+                    values.insert((read.field, read.row), Ok(value.clone()));
+                }
+                None => reads.push(read),
+            }
+        }
+        values.extend(self.read_values(reads, chores, stop));
         let mut found = RowFields::default();
         for (nth, field) in self.fields.iter().enumerate() {
             let mut column = FieldColumn::new(field);
@@ -125,6 +140,7 @@ impl Source {
                 .map(|read| (self.table.file_path(read.extent.file), read.extent));
             let objects: Vec<_> = objects.collect();
             let values = remote.read_all(&objects, stop);
+            let values = values.into_iter().map(|value| value.map(Bytes::from));
             return reads.iter().map(|read| (read.field, read.row)).zip(values).collect();
         }
         let values: Arc<Mutex<Values>> = Arc::default();
@@ -143,7 +159,7 @@ impl Source {
                     });
                     let mut values =
                         values.lock().unwrap_or_else(PoisonError::into_inner);
-                    values.insert((read.field, read.row), value);
+                    values.insert((read.field, read.row), value.map(Bytes::from));
                 }
             }
         });

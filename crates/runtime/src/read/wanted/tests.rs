@@ -1,6 +1,8 @@
 //! What becomes of rows, their records and their parts of slots.
 
-use bothends_core::sample::{Encoding, Extent};
+use std::collections::HashSet;
+
+use bothends_core::sample::Encoding;
 use bothends_dataset::TableBuilder;
 use bothends_slots::{
     Completion, Job, JobId, Outcome, Polled, Producer, Ring, RingConfig,
@@ -16,7 +18,7 @@ fn key(batch: u32) -> BatchKey {
 }
 
 /// Samples at these offsets of one file.
-fn rows(offsets: &[u64]) -> Vec<(SampleId, Piece)> {
+fn rows(offsets: &[u64]) -> Vec<Needed> {
     let mut table = TableBuilder::new(Encoding::Opaque);
     let file = table.file("shard").unwrap();
     for &offset in offsets {
@@ -24,11 +26,15 @@ fn rows(offsets: &[u64]) -> Vec<(SampleId, Piece)> {
     }
     let table = table.build().unwrap();
     let ids = (0..table.n_samples()).map(SampleId);
-    ids.map(|id| (id, table.piece(id, |_| None))).collect()
+    let needed = |sample| {
+        let (piece, values) = (table.piece(sample, |_| None), Vec::new());
+        Needed { sample, piece, values }
+    };
+    ids.map(needed).collect()
 }
 
 fn offsets(books: &Books, positions: &[u64]) -> Vec<u64> {
-    let offset = |&at: &u64| books.piece(at).unwrap().extent.offset;
+    let offset = |&at: &u64| books.extent(at).unwrap().offset;
     positions.iter().map(offset).collect()
 }
 
@@ -57,6 +63,11 @@ fn what_nobody_foretold_comes_before_what_somebody_did() {
         books.urgent(key(batch), rows(&[1, 2]));
     }
     assert_eq!(books.rows.len(), 1 + 2 * 399);
+    for batch in 400..500 {
+        books.urgent(key(batch), with_captions());
+    }
+    let all = books.rows.keys().chain(books.values.keys());
+    assert_eq!(all.collect::<HashSet<_>>().len(), 1 + 2 * 399 + 4 * 100);
 }
 
 #[test]
@@ -70,7 +81,7 @@ fn a_batch_that_is_no_longer_foretold_is_withdrawn_whole() {
     assert_eq!(books.withdraw(key(1)), gone);
     assert!(books.withdraw(key(1)).is_empty());
     assert!(books.has(key(0)) && !books.has(key(1)));
-    assert!(books.piece(kept[1]).is_some() && books.piece(gone[1]).is_none());
+    assert!(books.extent(kept[1]).is_some() && books.extent(gone[1]).is_none());
 }
 
 /// Books with the job of a batch of two rows, which are as long as their records, and its front.
@@ -153,4 +164,81 @@ fn a_batch_that_is_withdrawn_is_reported_when_the_last_part_is_back() {
     assert!(job.made().is_none(), "a request may still write to it");
     assert!(job.books.given_back(lent, part).is_none());
     assert_eq!(job.made().unwrap().outcome, Outcome::NotBegun);
+}
+
+/// Two rows of ten bytes with a caption behind each, of which those of the second one come first in the file.
+fn with_captions() -> Vec<Needed> {
+    let mut needed = rows(&[100, 10]);
+    for row in &mut needed {
+        let Extent { file, offset, .. } = row.piece.extent;
+        row.values.push((0, Extent { file, offset: offset + 10, len: 5 }));
+    }
+    needed
+}
+
+fn bytes(of: &'static [u8]) -> Fetched {
+    Ok(Brought::Fetched(Bytes::from_static(of), 0..of.len()))
+}
+
+#[test]
+fn values_are_offered_beside_their_records_and_waited_for() {
+    let mut books = Books::default();
+    let positions = books.foretold(key(0), with_captions());
+    assert_eq!(offsets(&books, &positions), [10, 20, 100, 110]);
+    let urgent = books.urgent(key(1), rows(&[0]));
+    assert!(urgent[0] < positions[0]);
+    assert!(books.record(positions[1]).is_none() && books.record(positions[0]).is_some());
+    // A caption, a record, and the caption that failed.
+    for at in [positions[1], positions[2]] {
+        assert!(books.fetched(at, bytes(b"0123456789")).is_none());
+    }
+    assert!(books.fetched(positions[3], Err("gone".to_owned())).is_none());
+    assert_eq!(books.missing(key(0)), [positions[0]]);
+    let (jobs_in, jobs) = unbounded();
+    let mut front = Front::new(jobs_in, bell().0, RowLens::Every(10), 1, 2);
+    let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 20 }).unwrap();
+    let samples = vec![SampleId(0), SampleId(1)];
+    let (id, epoch, batch) = (JobId(7), EpochIdx(0), BatchIdx(0));
+    let job = Job { id, epoch, batch, samples, need_ns: 0 };
+    front.submit(job, ring.take(Duration::ZERO).unwrap()).unwrap();
+    let complete = books.job(key(0), jobs.recv().unwrap());
+    let [Complete { sample: SampleId(0), values, .. }] = &complete[..] else {
+        panic!("{complete:?}")
+    };
+    assert_eq!((values[0].position, values[0].bytes.is_some()), (positions[3], false));
+    assert!(books.lend(positions[0]).is_none(), "its caption would be lost");
+    let complete = books.fetched(positions[0], bytes(b"0123456789")).unwrap();
+    let [FetchedValue { field: 0, bytes: Some((caption, range)), .. }] =
+        &complete.values[..]
+    else {
+        panic!("{complete:?}")
+    };
+    assert_eq!(caption.slice(range.clone()).len(), 10);
+    assert!(books.values.is_empty() && books.rows.len() == 1, "the urgent one");
+}
+
+#[test]
+fn values_go_where_their_batch_goes() {
+    let mut books = Books::default();
+    let other = books.foretold(key(0), rows(&[0]));
+    let positions = books.foretold(key(1), with_captions());
+    // A record has come, and its caption has not.
+    assert!(books.fetched(positions[0], bytes(b"0123456789")).is_none());
+    let moves = books.hasten(key(1));
+    let from: Vec<u64> = moves.iter().map(|(from, _)| *from).collect();
+    assert_eq!(from, positions[1..]);
+    let moved: Vec<u64> = moves.iter().map(|(_, to)| *to).collect();
+    assert_eq!(offsets(&books, &moved), [20, 100, 110]);
+    assert!(moved.is_sorted() && moved[2] < other[0]);
+    assert_eq!(books.missing(key(1)), moved);
+    let mut backwards = vec![positions[0], other[0]];
+    backwards.extend(moved.iter().rev());
+    assert_eq!(books.foretold_backwards(), backwards);
+    assert!(books.fetched(moved[0], bytes(b"01234")).is_none());
+    books.forget(moved[0]);
+    assert_eq!(books.missing(key(1)), moved);
+    let mut withdrawn = books.withdraw(key(1));
+    withdrawn.sort_unstable();
+    assert_eq!(withdrawn, [&moved[..], &positions[..1]].concat());
+    assert!(books.values.is_empty());
 }
