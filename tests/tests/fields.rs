@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -115,26 +114,36 @@ fn rows_have_the_fields_of_their_samples_in_any_order_epoch_and_rank() -> Result
 #[test]
 fn fields_come_with_the_requests_for_their_records() -> Result<()> {
     let local = setup("fields-tar", &["txt", "mask.bin"])?;
-    let n_asked = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&n_asked);
-    let double = Double::answering(move |_| {
-        count.fetch_add(1, Ordering::Relaxed);
-        Answer::After(Duration::ZERO)
-    });
-    for entry in fs::read_dir(&local.data)? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).context("a name")?;
-        double.put(name, fs::read(&path)?);
-    }
-    let remote = Setup { objects: Some(Arc::new(double)), ..local };
+    let objects = double(&local.data)?;
+    let remote = Setup { objects: Some(objects.clone()), ..local };
     let mut loader = Loader::over(Runtime::open(remote.config()?)?);
-    n_asked.store(0, Ordering::Relaxed);
+    let before = objects.n_asked();
     let mut n_samples = 0;
     for batch in loader.begin(1)?.batches(0) {
         n_samples += ensure_own_fields(&batch?)?;
     }
-    let n_asked = n_asked.load(Ordering::Relaxed);
+    let n_asked = objects.n_asked() - before;
     ensure!(n_samples == 7 && n_asked <= 7, "{n_asked} requests");
+    Ok(())
+}
+
+#[test]
+fn fields_are_kept_in_the_record_cache() -> Result<()> {
+    let local = setup("fields-tar", &["txt", "mask.bin"])?;
+    let folder = tempfile::tempdir()?;
+    let objects = Some(double(&local.data)? as _);
+    let cache = Some(folder.path().join("cache"));
+    let expected = local.run()?;
+    let remote = Setup { objects, cache, ..local };
+    let devices = vec!["loopback".to_owned()];
+    let by_device = Setup { devices, strategy: "csd", ..remote.clone() };
+    // What a device makes takes from there, too, and leaves records to the others.
+    for (setup, has_all) in [(&by_device, false), (&remote, false), (&remote, true)] {
+        let result = setup.drive()?;
+        let fetches = result.fetches.context("figures")?;
+        ensure!(!has_all || fetches.requests == 0, "{fetches:?}");
+        ensure!(result.epochs[0].content_digest == expected.content_digest);
+    }
     Ok(())
 }
 

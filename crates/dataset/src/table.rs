@@ -171,7 +171,12 @@ impl Table {
     /// What the side index knows the sample's record by.
     #[must_use]
     pub fn index_key(&self, sample: SampleId) -> u64 {
-        let Extent { file, offset, len } = self.extent(sample);
+        self.key_of(self.extent(sample))
+    }
+
+    /// What these bytes of a file are known by: a record, or the value of a field.
+    #[must_use]
+    pub fn key_of(&self, Extent { file, offset, len }: Extent) -> u64 {
         let folder = self.folders.get(self.folder_of[file.0 as usize] as usize);
         side_index::key([folder, self.leaves.get(file.0 as usize)], offset, len)
     }

@@ -497,7 +497,12 @@ impl FetchStage {
     fn complete(&self, complete: Complete, way: &mut Way) {
         let Complete { position, progress, row, sample, part, piece, .. } = complete;
         let Complete { mut record, values, .. } = complete;
-        values.iter().for_each(|value| way.orders.queue.taken(value.position));
+        for value in &values {
+            way.orders.queue.taken(value.position);
+            if let Some((bytes, range)) = &value.bytes {
+                self.source.keep_value(&self.remote, value.extent, (bytes, range));
+            }
+        }
         let batch = (progress.epoch, progress.batch);
         self.remote.fetched_fields.keep(batch, sample, values);
         if piece.extent.len == 0 {

@@ -116,11 +116,13 @@ impl Orders {
         }
     }
 
-    /// The record at a position, where it is on a local disk.
+    /// The record or the value at a position, where it is on a local disk.
     fn find(&self, position: u64) -> Option<CachedRecord> {
         let local = self.local.as_ref()?;
-        let (sample, piece) = self.books.record(position)?;
-        let record = local.find(sample, piece)?;
+        let record = match self.books.record(position) {
+            Some((sample, piece)) => local.find(sample, piece),
+            None => local.find_value(self.books.extent(position)?),
+        }?;
         record.will_need();
         Some(record)
     }

@@ -32,6 +32,11 @@ impl Local {
     pub(crate) fn find(&self, sample: SampleId, piece: Piece) -> Option<CachedRecord> {
         self.source.find_cached(&self.remote, sample, piece)
     }
+
+    /// The value of a field, if it is there. Never waits.
+    pub(crate) fn find_value(&self, extent: Extent) -> Option<CachedRecord> {
+        self.source.find_cached_value(&self.remote, extent)
+    }
 }
 
 /// Of a longer record only the part that is needed is fetched, though a field's value lies next to it: the bytes that
@@ -141,6 +146,29 @@ impl Source {
         if piece.extent == whole.extent
             && let Some(name) = self.cache_name(remote, sample)
         {
+            cache.offer(name, fetched);
+        }
+    }
+
+    /// What the record cache has of the value of a field.
+    pub(crate) fn find_cached_value(
+        &self,
+        remote: &Remote,
+        extent: Extent,
+    ) -> Option<CachedRecord> {
+        let name = remote.cache_name(self.table.key_of(extent), extent.file)?;
+        remote.cache()?.find(name, extent.len)
+    }
+
+    /// Offers the value of a field to the record cache. Does not wait.
+    pub(crate) fn keep_value(
+        &self,
+        remote: &Remote,
+        extent: Extent,
+        fetched: (&Bytes, &Range<usize>),
+    ) {
+        let Some(cache) = remote.cache() else { return };
+        if let Some(name) = remote.cache_name(self.table.key_of(extent), extent.file) {
             cache.offer(name, fetched);
         }
     }

@@ -1,8 +1,9 @@
 //! The values of further fields, read for the rows of a batch.
 //!
 //! Small values are in memory, and others came with the records, where these were fetched from a remote store
-//! (`read/remote/fetched_fields.rs`). What is left is read here when the batch is finished, whoever made it: from files by the
-//! threads that do chores, and from a remote store all at once, which takes a round trip for a batch or several.
+//! (`read/remote/fetched_fields.rs`). What is left is read here when the batch is finished, whoever made it: from files
+//! by the threads that do chores; and of a remote store from the record cache, or all at once over the network, which
+//! takes a round trip for a batch or several.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -19,6 +20,7 @@ use bothends_storage::Bytes;
 use super::Source;
 use crate::handover::batch::fields::FieldColumn;
 use crate::make::chores::Chores;
+use crate::read::remote::Remote;
 use crate::read::supplied::{Failure, Unmade};
 use crate::read::wanted::BatchKey;
 use crate::threads::shutdown::Stop;
@@ -59,19 +61,7 @@ impl Source {
         if self.fields.is_empty() {
             return Ok(RowFields::default());
         }
-        let fetched = self.remote().map(|remote| remote.fetched_fields.take(batch));
-        let fetched = fetched.unwrap_or_default();
-        let (mut values, mut reads) = (Values::new(), Vec::new());
-        for read in self.to_read(rows) {
-            let value = rows[read.row].and_then(|row| fetched.get(&(row, read.field)));
-            match value {
-                Some(value) => {
-                    values.insert((read.field, read.row), Ok(value.clone()));
-                }
-                None => reads.push(read),
-            }
-        }
-        values.extend(self.read_values(reads, chores, stop));
+        let mut values = self.all_values((batch, rows), chores, stop);
         let mut found = RowFields::default();
         for (nth, field) in self.fields.iter().enumerate() {
             let mut column = FieldColumn::new(field);
@@ -83,6 +73,7 @@ impl Source {
                 let read;
                 let value = match field.place(self.record_of(*sample)) {
                     FieldPlace::Value(value) => Ok(value),
+                    FieldPlace::Extent(Extent { len: 0, .. }) => Ok(&[][..]),
                     FieldPlace::Extent(_) => match values.remove(&(nth, row)) {
                         Some(Ok(bytes)) => {
                             read = bytes;
@@ -119,7 +110,9 @@ impl Source {
         for (nth, field) in self.fields.iter().enumerate() {
             for (row, sample) in rows.iter().enumerate() {
                 let place = sample.map(|sample| field.place(self.record_of(sample)));
-                if let Some(FieldPlace::Extent(extent)) = place {
+                if let Some(FieldPlace::Extent(extent)) = place
+                    && extent.len > 0
+                {
                     reads.push(Read { field: nth, row, extent });
                 }
             }
@@ -128,21 +121,55 @@ impl Source {
         reads
     }
 
-    fn read_values(
+    fn all_values(
         self: &Arc<Self>,
-        reads: Vec<Read>,
+        (batch, rows): (BatchKey, &[Option<SampleId>]),
         chores: &Chores,
         stop: &Stop,
     ) -> Values {
-        if let Some(remote) = self.remote() {
-            let objects = reads
-                .iter()
-                .map(|read| (self.table.file_path(read.extent.file), read.extent));
-            let objects: Vec<_> = objects.collect();
-            let values = remote.read_all(&objects, stop);
-            let values = values.into_iter().map(|value| value.map(Bytes::from));
-            return reads.iter().map(|read| (read.field, read.row)).zip(values).collect();
-        }
+        let mut reads = self.to_read(rows);
+        let Some(remote) = self.remote() else {
+            return self.read_files(&reads, chores, stop);
+        };
+        let fetched = remote.fetched_fields.take(batch);
+        let mut values = Values::new();
+        reads.retain(|Read { field, row, extent }| {
+            let value = rows[*row].and_then(|sample| fetched.get(&(sample, *field)));
+            let value = value.cloned().or_else(|| self.read_cached(remote, *extent));
+            let is_missing = value.is_none();
+            values.extend(value.map(|value| ((*field, *row), Ok(value))));
+            is_missing
+        });
+        values.extend(self.fetch_values(remote, &reads, stop));
+        values
+    }
+
+    /// A value that is in the record cache. Blocks on its disk.
+    fn read_cached(&self, remote: &Remote, extent: Extent) -> Option<Bytes> {
+        let record = self.find_cached_value(remote, extent)?;
+        remote.cache()?.read(&record).map(Bytes::from)
+    }
+
+    fn fetch_values(&self, remote: &Remote, reads: &[Read], stop: &Stop) -> Values {
+        let object = |read: &Read| self.table.file_path(read.extent.file);
+        let objects = reads.iter().map(|read| (object(read), read.extent));
+        let fetched = remote.read_all(&objects.collect::<Vec<_>>(), stop);
+        let values = fetched.into_iter().zip(reads).map(|(value, read)| {
+            let value = value.map(Bytes::from);
+            if let Ok(bytes) = &value {
+                self.keep_value(remote, read.extent, (bytes, &(0..bytes.len())));
+            }
+            ((read.field, read.row), value)
+        });
+        values.collect()
+    }
+
+    fn read_files(
+        self: &Arc<Self>,
+        reads: &[Read],
+        chores: &Chores,
+        stop: &Stop,
+    ) -> Values {
         let values: Arc<Mutex<Values>> = Arc::default();
         let pieces = reads.chunks(RUN).map(|run| {
             let (run, values) = (run.to_vec(), Arc::clone(&values));

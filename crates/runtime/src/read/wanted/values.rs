@@ -26,7 +26,9 @@ pub(crate) struct FetchedValue {
     /// The number of its field.
     pub(crate) field: usize,
     pub(crate) position: u64,
-    /// `None` where nothing came: whoever finishes the batch tries again, and finds out why.
+    pub(crate) extent: Extent,
+    /// `None` where nothing came, or where it is on a local disk: whoever finishes the batch reads it there, or tries
+    /// again and finds out why.
     pub(crate) bytes: Option<(Bytes, Range<usize>)>,
 }
 
@@ -39,12 +41,12 @@ impl Value {
 }
 
 impl From<Value> for FetchedValue {
-    fn from(Value { field, position, fetched, .. }: Value) -> Self {
+    fn from(Value { field, position, extent, fetched }: Value) -> Self {
         let bytes = match fetched {
             Some(Ok(Brought::Fetched(bytes, range))) => Some((bytes, range)),
             Some(Ok(Brought::Cached(_)) | Err(_)) | None => None,
         };
-        Self { field, position, bytes }
+        Self { field, position, extent, bytes }
     }
 }
 
@@ -55,8 +57,12 @@ impl Row {
         missing.map(|value| value.position)
     }
 
+    /// Whether a request was sent for one of its values.
     pub(super) fn has_value(&self) -> bool {
-        self.values.iter().any(|value| value.fetched.is_some())
+        self.values.iter().any(|value| match &value.fetched {
+            Some(Ok(Brought::Fetched(..)) | Err(_)) => true,
+            Some(Ok(Brought::Cached(_))) | None => false,
+        })
     }
 
     /// Its position, which is `own`, and those of its values.
