@@ -101,6 +101,31 @@ fn a_result_says_what_ran_where_when_and_how() -> Result<()> {
     Ok(())
 }
 
+/// Ranks of the command line know nothing of each other: somebody may compare what they have.
+#[test]
+fn a_rank_says_what_it_has_listed() -> Result<()> {
+    let data = generated()?;
+    let mut command = Command::new(programs::program("bothends")?);
+    let inspected = programs::run(command.arg("inspect").arg(&data), PATIENCE)?;
+    let inspected = String::from_utf8(inspected.stdout)?;
+    let (_, hash) = inspected.split_once(", hash ").context("a hash")?;
+    let hash = hash.lines().next().context("a line")?;
+    for world in ["1", "2"] {
+        let flags = ["--json", "-", "--stop-after", "1", "--world", world];
+        let ran = programs::run(&mut run(&flags)?, PATIENCE)?;
+        let result: Value = serde_json::from_slice(&ran.stdout)?;
+        ensure!(result["data"]["table_hash"] == *hash, "{}", result["data"]);
+        let n = result["data"]["samples"].as_u64().context("a number")?;
+        ensure!(inspected.contains(&format!(": {n} samples in ")), "{inspected}");
+        let said = String::from_utf8(ran.stderr)?;
+        let note = format!(
+            "note: {n} samples, table hash {hash}; it must be the same on all 2 ranks"
+        );
+        ensure!(said.contains(&note) == (world == "2"), "{said}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_strategy_for_devices_without_one_is_noted() -> Result<()> {
     for (strategy, is_noted) in [("csd", true), ("mte", true), ("ordered", false)] {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use bothends_runtime::{SideIndexUse, rates_folder};
+use bothends_runtime::{DataSet, SideIndexUse, rates_folder};
 
 /// Where launchers say which of how many processes this is: a rank, the number of ranks, and a variable
 /// without which the two say nothing. A batch script of Slurm has the numbers of tasks that it may start.
@@ -63,6 +63,16 @@ pub(crate) fn ranks(
     })
 }
 
+/// What this rank has listed: nobody else compares it with what the others have.
+pub(crate) fn data_set(world: u32, listed: impl FnOnce() -> DataSet) -> Option<String> {
+    (world > 1).then(|| {
+        format!(
+            "{}; it must be the same on all {world} ranks, or samples come twice and never",
+            listed()
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +103,15 @@ mod tests {
             name => slurm(name),
         };
         assert!(ranks(1, step).unwrap().contains("(SLURM_PROCID, SLURM_NTASKS)"));
+    }
+
+    #[test]
+    fn ranks_are_told_what_they_must_have_in_common() {
+        let listed = || DataSet { samples: 23, table_hash: "0f".repeat(16) };
+        let note = data_set(2, listed).unwrap();
+        assert!(note.starts_with("23 samples, table hash 0f0f"), "{note}");
+        assert!(note.contains("the same on all 2 ranks"), "{note}");
+        assert_eq!(data_set(1, || unreachable!("nobody asks for it")), None);
     }
 
     #[test]

@@ -4,11 +4,13 @@
 //! `--json` and of event files, so scripts depend on the names. What an older file lacks is missing
 //! or empty. Read `result.rs` (a run and its epochs), then `moment.rs` (what happened when).
 
+mod data;
 mod moment;
 mod result;
 mod settings;
 mod stall;
 
+pub use data::DataSet;
 pub use moment::{Counted, Moment, UsageSample, What};
 pub use result::{
     AcceleratorResult, Alone, Audits, BackResult, BlockCacheUse, Bytes, Cpu, Damaged,

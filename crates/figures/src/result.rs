@@ -8,6 +8,7 @@ use std::ops::AddAssign;
 use bothends_energy::{Figure, Quantities};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::data::DataSet;
 use crate::settings::Settings;
 use crate::stall::Stall;
 
@@ -34,6 +35,9 @@ pub struct RunResult {
     /// The settings of the run.
     #[serde(default)]
     pub config: Settings,
+    /// The data set as it was listed; `None` in what older releases wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<DataSet>,
     /// What ended it before its last epoch's end: the name of a signal, `stop_after`, or `asked` of a
     /// program that embeds it. `None` of a run that went to its end.
     #[serde(default)]

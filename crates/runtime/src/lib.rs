@@ -95,8 +95,8 @@ pub use bothends_decompress::{
 };
 pub use bothends_figures::{
     AcceleratorResult, Alone, Audits, BackResult, BlockCacheUse, Bytes, Counted, Cpu,
-    Damaged, DamagedSample, Energy, EnergyDomain, EpochResult, FetchWaits, Fetches,
-    FrontResult, InjectedFault, Memory, Moment, RecordCacheUse, RunResult, Seen,
+    Damaged, DamagedSample, DataSet, Energy, EnergyDomain, EpochResult, FetchWaits,
+    Fetches, FrontResult, InjectedFault, Memory, Moment, RecordCacheUse, RunResult, Seen,
     Settings, Skipped, SourceSamples, Stall, UsageSample, What,
 };
 pub use bothends_gpu::GpuError;

@@ -47,10 +47,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
     let header = header("bothends run", &config, &how);
     let signals = Received::watch(how.stop.clone())?;
     let mut loader = Loader::over(Runtime::open(config)?);
-    let ranks = surroundings::ranks(*world, |name| std::env::var(name).ok());
-    for note in surroundings::cache(args.host.side_index).into_iter().chain(ranks) {
-        say::note(&format!("note: {note}"));
-    }
+    say_notes(args, &loader);
     let results = show.json.iter().chain(&show.report).chain(&show.trace);
     for path in results.filter(|path| *path != Path::new("-")) {
         file::check_writable(path)?;
@@ -103,6 +100,17 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
             Err(Failed::Stopped { signal, where_to: unsaved(args) })
         }
         (Err(error), _) => Err(error.into()),
+    }
+}
+
+/// What around the run costs it something, and what other ranks must have as well.
+fn say_notes(args: &RunArgs, loader: &Loader) {
+    let world = args.ranks.world;
+    let cache = surroundings::cache(args.host.side_index);
+    let ranks = surroundings::ranks(world, |name| std::env::var(name).ok());
+    let data_set = surroundings::data_set(world, || loader.data_set());
+    for note in [cache, ranks, data_set].into_iter().flatten() {
+        say::note(&format!("note: {note}"));
     }
 }
 

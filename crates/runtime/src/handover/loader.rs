@@ -32,6 +32,7 @@ use bothends_core::order::{Order, OrderConfig};
 use bothends_core::plan::Shuffle;
 use bothends_core::resume::{Resume, check_order};
 use bothends_core::tensor::{Output, SampleShape};
+use bothends_figures::DataSet;
 use bothends_side_index::SideIndex;
 
 use crate::config::deliver::Deliver;
@@ -372,6 +373,13 @@ impl Loader {
     #[must_use]
     pub fn n_samples(&self) -> u64 {
         self.runtime().source.n_in_epoch()
+    }
+
+    /// The data set as it was listed. Ranks that share an epoch must have listed the same. Reads all of the
+    /// table the first time.
+    #[must_use]
+    pub fn data_set(&self) -> DataSet {
+        self.runtime().source.data_set()
     }
 
     /// The data sets, where several are mixed.

@@ -23,6 +23,7 @@ use bothends_core::sample::{Encoding, Extent, FileIdx, Record, SampleKey};
 use bothends_dataset::store::original_names;
 use bothends_dataset::{Fields, Format, Piece, Table};
 use bothends_decompress::Decompressed;
+use bothends_figures::DataSet;
 use bothends_gpu_decode::{Memory, TableSource};
 use bothends_io::{
     Direct, Files, Folder, OpenFile, Reader, ReaderKind, Roots, is_of_machine,
@@ -199,6 +200,13 @@ impl Source {
     /// What identifies the table. Reads all of it the first time, and nothing from then on.
     pub(crate) fn table_hash(&self) -> u128 {
         *self.table_hash.get_or_init(|| self.table.hash())
+    }
+
+    /// What ranks that share a run must have in common. As for the hash, all of the table is read the first
+    /// time.
+    pub(crate) fn data_set(&self) -> DataSet {
+        let table_hash = format!("{:032x}", self.table_hash());
+        DataSet { samples: self.n_samples(), table_hash }
     }
 
     /// Sample ids of the repeated data set. A mix has more: of every visit of a record one.

@@ -543,6 +543,7 @@ impl Run<'_> {
         RunResult {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: settings(&runtime.config, self.how),
+            data: Some(runtime.source().data_set()),
             epochs: self.epochs,
             cpu: Cpu { seconds, ms_per_image, device_process_seconds },
             memory: self.memory,
