@@ -239,6 +239,12 @@ impl NativeLoader {
         self.with(py, |loader| Ok(loader.n_samples()))
     }
 
+    /// The hash of the table of samples: names, lengths, labels. Reads all of the table the first time.
+    #[getter]
+    fn table_hash(&self, py: Python<'_>) -> PyResult<String> {
+        self.with(py, |loader| Ok(loader.data_set().table_hash))
+    }
+
     /// A sample's file, relative to the data set, and its label; None if there is no such sample.
     fn sample(&self, py: Python<'_>, sample: u64) -> PyResult<Option<(String, i64)>> {
         self.with(py, |loader| {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import threading
 import types
@@ -160,8 +161,6 @@ def test_consumers_are_a_permutation(many: Path) -> None:
 
 
 def test_an_error_reaches_every_consumer(small: Path, tmp_path: Path) -> None:
-    import shutil
-
     shutil.copytree(small, tmp_path, dirs_exist_ok=True)
     (tmp_path / "class0/000.jpg").write_bytes(b"")
     feeds = loader(tmp_path, last="pad", batch_size=2).consumers(2)
@@ -430,6 +429,82 @@ def test_ranks_may_look_at_a_batch_if_they_stay_together(small: Path, case: str)
     for epochs in zip(*(rank["epochs"] for rank in said), strict=True):
         assert [len(epoch) for epoch in epochs] == [12, 12]
         assert {*epochs[0], *epochs[1]} == set(range(23))
+
+
+LISTING = """
+import datetime, json, shutil, sys, time
+from pathlib import Path
+import torch, torch.distributed as dist
+from torch.utils.data import DistributedSampler
+from loaders import TRAIN, numbered, quiet
+from streams import loader as native
+import bothends
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+rank = dist.get_rank()
+torch.manual_seed(rank)
+root, case, added = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "added"
+class Own(torch.utils.data.Dataset):
+    # Nobody recognises it: it makes its samples itself.
+    def __init__(self, images):
+        self.images = images
+    def __len__(self):
+        return len(self.images)
+    def __getitem__(self, i):
+        return self.images[i]
+def made():
+    if case == "native":
+        return native(root, rank=None, world_size=None, batch_size=2, framework="torch")
+    data = numbered(root, TRAIN)
+    if case == "sampler":
+        return quiet(data, batch_size=2, sampler=DistributedSampler(data))
+    if case == "items":
+        data = Own(data)
+    return quiet(data, batch_size=2, shuffle=True, **({"seed": 7} if case == "seed" else {}))
+# Rank 0 validates alone, before and after, and waits for nobody.
+def validate():
+    if rank == 0:
+        loaders = [native(root, batch_size=2), quiet(numbered(root), batch_size=2, ranks="replicate")]
+        assert all(len(list(loader)) > 0 for loader in loaders)
+validate()
+store = dist.distributed_c10d._get_default_store()
+said, n = "", 0
+try:
+    if rank == 0:
+        batches = iter(made())
+        n += len(next(batches)[1])
+        store.set("begun", "0")
+        # As a step in which gradients are averaged.
+        store.wait(["tried"])
+    else:
+        store.wait(["begun"])
+        if added:
+            shutil.copy(root / "class0/000.jpg", root / "class4/zzz.jpg")
+        batches = iter(made())
+    store.set("tried", "1")
+    n += sum(len(labels) for _, labels in batches)
+    validate()
+except bothends.Error as error:
+    said = f"{type(error).__name__}: {error}"
+    store.set("tried", "1")
+print(json.dumps({"said": said, "n": n}), flush=True)
+time.sleep(3600)
+"""
+
+
+@pytest.mark.parametrize("case", ["native", "agreed", "seed", "sampler", "items"])
+def test_ranks_with_different_samples_are_told(small: Path, tmp_path: Path, case: str) -> None:
+    """Symptom: an object that is added while a job starts makes samples come twice and never."""
+    pytest.importorskip("torchvision")
+    said = of_processes(LISTING, small, 2, case, "same")
+    assert said == [{"said": "", "n": 10 if case == "native" else 12}] * 2
+    data = shutil.copytree(small, tmp_path / "data")
+    said = of_processes(LISTING, data, 2, case, "added")
+    # Rank 0 has trained on the batch before which nobody could know.
+    assert [rank["n"] for rank in said] == [2, 0]
+    for rank in said:
+        assert rank["said"].startswith("DataError: the ranks have listed different samples of ")
+        assert "rank 0 has 23" in rank["said"] and "rank 1 has 24" in rank["said"]
+        assert rank["said"].count("(hash ") == (0 if case == "items" else 2)
 
 
 def test_ranks_that_cannot_agree_are_told(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from ._pillow import as_png
 from ._pool import Pool
 from ._progress import Shown
 from ._ranks import ALONE, Ranks, current, given, known, parent_of_ranks
+from ._tables import Table, Tables
 from ._waits import Waits
 
 T = TypeVar("T")
@@ -323,6 +324,7 @@ class Loader:
         self._waits = Waits()
         # The bad samples of which a warning has told.
         self._told_bad: set[int] = set()
+        self._tables = Tables("rank=0, world_size=1")
         options = dict(self._options)
         ranks = given(options["rank"], options["world_size"]) or known() or ALONE
         options["rank"], options["world_size"] = self._ranks = ranks
@@ -384,7 +386,24 @@ class Loader:
             self._ranks = ranks
 
     def _current_rank(self) -> None:
+        """For an epoch that begins: ranks that share it must have listed the same samples."""
         self._take_rank(current(self._options["rank"], self._options["world_size"]))
+        self._tables.compare(self._ranks, self._table)
+
+    def _table(self) -> Table:
+        # The table depends on nothing else.
+        options = [self._options[name] for name in ("data", "recipe", "fields", "limit", "repeat")]
+        loader = json.dumps(["Loader", *options], sort_keys=True, default=_plain)
+        native = self._native
+        return Table(loader, self._data_name, native.n_samples, native.table_hash)
+
+    @property
+    def _data_name(self) -> str:
+        """For messages."""
+        data = self._options["data"]
+        if isinstance(data, dict):
+            return " + ".join(_native.without_secrets(each["data"]) for each in data["sources"])
+        return _native.without_secrets(data)
 
     def _known_rank(self) -> None:
         fixed = given(self._options["rank"], self._options["world_size"])
@@ -397,7 +416,7 @@ class Loader:
         when it is used again."""
         self._current_rank()
         (consumer,) = self._begin(1)
-        return self._shown(self._to_the_end(map(self._tensors, consumer)))
+        return self._shown(self._followed(map(self._tensors, consumer)))
 
     def __len__(self) -> int:
         """The number of batches of this rank in a whole epoch."""
@@ -408,7 +427,7 @@ class Loader:
         """Begins the next epoch, as iterating does, and yields each batch as a `Batch`."""
         self._current_rank()
         (consumer,) = self._begin(1)
-        return self._shown(self._to_the_end(map(self._batch, consumer)))
+        return self._shown(self._followed(map(self._batch, consumer)))
 
     def _shown(self, batches: Iterator[T]) -> Iterator[T]:
         if not self._progress:
@@ -425,7 +444,7 @@ class Loader:
         consumer that does not take its batch holds up the others."""
         self._current_rank()
         consumers = self._begin(n)
-        return [self._to_the_end(map(self._tensors, consumer)) for consumer in consumers]
+        return [self._followed(map(self._tensors, consumer)) for consumer in consumers]
 
     def _begin(self, n: int) -> list[Iterator[Any]]:
         return self._waits.timed(self._native.begin(n))
@@ -583,18 +602,18 @@ class Loader:
 
     def __repr__(self) -> str:
         options = self._options
-        data, recipe = options["data"], options["recipe"]
-        if isinstance(data, dict):
-            data = " + ".join(_native.without_secrets(each["data"]) for each in data["sources"])
-        else:
-            data = _native.without_secrets(data)
+        recipe = options["recipe"]
         name = recipe if isinstance(recipe, str) else recipe.get("name", "a recipe of its own")
         return (
-            f"<bothends.Loader {data} {name} batch_size={self.batch_size} "
+            f"<bothends.Loader {self._data_name} {name} batch_size={self.batch_size} "
             f"rank {self._ranks[0]} of {self._ranks[1]}>"
         )
 
     # ---- one batch ----------------------------------------------------------------------
+
+    def _followed(self, batches: Iterator[T]) -> Iterator[T]:
+        """The same batches, for a script that iterates over this loader itself."""
+        return self._tables.follow(self._to_the_end(batches))
 
     def _to_the_end(self, batches: Iterator[T]) -> Iterator[T]:
         """The same batches, then whatever the epoch has to report."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ._errors import OptionsError
 
@@ -49,7 +49,7 @@ def known() -> Ranks | None:
     Raises:
         OptionsError: a launcher's variable is not a number.
     """
-    return _of_torch() or _of_jax() or _of_ray_train() or _of_environment()
+    return of_group() or _of_jax() or _of_ray_train() or _of_environment()
 
 
 def current(rank: int | None = None, world_size: int | None = None) -> Ranks:
@@ -80,13 +80,23 @@ def parent_of_ranks() -> int | None:
     return None if parent is None else parent.pid
 
 
-def _of_torch() -> Ranks | None:
+def of_group() -> Ranks | None:
+    """The ranks of PyTorch's process group; None without one."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available():
         return None
     if not distributed.is_initialized():
         return None
     return Ranks(distributed.get_rank(), distributed.get_world_size())
+
+
+def rendezvous() -> Any:
+    """The store of PyTorch's process group, in which ranks note what others look for; None without
+    one."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.distributed_c10d._get_default_store()
 
 
 def _of_jax() -> Ranks | None:

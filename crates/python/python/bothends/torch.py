@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import json
 import os
 import warnings
 from array import array
@@ -34,6 +35,7 @@ from ._dataloader.epochs import (
     Finishing,
     Loaded,
     NativeProgress,
+    NoBatch,
     Opening,
     Pool,
     Progress,
@@ -66,6 +68,7 @@ from ._options import (
 from ._pillow import fills_truncated
 from ._ranks import ALONE, Ranks, current, known, parent_of_ranks
 from ._sources import HuggingFaceImages, SampleProtocol, Samples
+from ._tables import Table, Tables
 from ._workers import Setting, Task, usual_method
 
 __all__ = ["DataLoader", "Dataset", "HuggingFaceImages", "SampleProtocol", "Samples"]
@@ -266,6 +269,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
 
     def _forget_iterations(self) -> None:
         self._feeds = Feeds()
+        self._tables = Tables("ranks='replicate'")
         self._is_resuming = self._resumes_at_end = self._resumes_inside = False
         # The epoch of the state that was loaded.
         self._resumed_epoch = 0
@@ -376,10 +380,12 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
                 raise _orders.NoOrder(line, "give a DistributedSampler")
             order = self._asked(order.ranks, epoch)
         if self._n_batches(order) == 0:
+            self._compare(order, None)
             self.course.choose(epoch + 1)
             return iter(())
         finish = self._finish_of(prepared)
         feed = self._feeds.free(self._opening(prepared, order, finish))
+        self._compare(order, feed.loader)
         self._resume_on(feed.loader)
         if not self._is_resuming:
             feed.loader.set_epoch(epoch)
@@ -436,6 +442,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         epoch = self._take_epoch()
         self._refuse_own_inside()
         order = self._order(epoch)
+        self._compare(order, None)
         shares, n_ranks = ALONE, _orders.n_parts(self)
         n_dealt: int | None = None
         if isinstance(order, _orders.Own):
@@ -472,12 +479,41 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         self, batches: Iterator[Any], progress: Progress, shares: Ranks
     ) -> Iterator[Any]:
         """The batches of an epoch, which these ranks share in an order of bothends' own."""
-        delivered = map(self._delivered, batches)
+        delivered = self._tables.follow(map(self._delivered, batches), NoBatch)
         if shares.world_size == 1:
             return delivered
         assert self._seed is not None and self.batch_size is not None
         loader = _orders.mixed(self._seed, self._n_samples, self.batch_size)
         return Shared(loader, progress.number, progress.n_batches).follow(delivered)
+
+    def _compare(self, order: _orders.Own | _orders.Given, native: Loader | None) -> None:
+        """Ranks that share an epoch, by an order of bothends' own or by a sampler that deals it to
+        them, must have listed the same samples. `native` is the loader that has their table.
+
+        Raises:
+            DataError: they have not.
+        """
+        ranks = order.ranks
+        if isinstance(order, _orders.Given):
+            # Without a place, it may as well be another data set's loader.
+            has_place = self.prepared is not None and self.prepared.source.place != ""
+            is_dealt = _orders.n_parts(self) == ranks.world_size
+            is_compared = is_dealt and has_place and self.ranks != "replicate"
+            ranks = ranks if is_compared else ALONE
+        self._tables.compare(ranks, lambda: self._table(order, native))
+
+    def _table(self, order: _orders.Own | _orders.Given, native: Loader | None) -> Table:
+        name = type(self.dataset).__qualname__
+        place = "" if self.prepared is None else self.prepared.source.place
+        loader: list[Any] = ["DataLoader", self._seed, self.batch_size, self.drop_last]
+        # A seed on which ranks have agreed for an order of bothends' own is of one loader only.
+        if self.seed is not None or isinstance(order, _orders.Given):
+            found = _orders.samplers(self)
+            samplers = [(type(s).__qualname__, getattr(s, "shuffle", None)) for s in found]
+            loader += [name, place, self.recipe, samplers]
+        text = json.dumps(loader, sort_keys=True, default=str)
+        digest = "" if native is None else native._native.table_hash
+        return Table(text, f"{name} {place}".rstrip(), self._n_samples, digest)
 
     def _python(self, work: Callable[[Task], Any]) -> Python:
         """Workers as described by the arguments of PyTorch's loader."""
@@ -896,7 +932,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         """For another process or a copy: the arguments and the position of the training loop."""
         saved = self._position() if hasattr(self, "state_dict") else None
         state = {**vars(self), "_saved": saved, "course": self.course.copied()}
-        for name in ("_feeds", "_loaded", "_pool", "_finish", "_iterator"):
+        for name in ("_feeds", "_tables", "_loaded", "_pool", "_finish", "_iterator"):
             state.pop(name, None)
         return state
 

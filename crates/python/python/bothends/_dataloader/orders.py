@@ -24,7 +24,7 @@ import torch
 import torch.utils.data
 
 from .._errors import Error, OptionsError
-from .._ranks import ALONE, Ranks
+from .._ranks import ALONE, Ranks, rendezvous
 from .rows import is_default_collate
 
 # Seconds that a rank waits for rank 0 to name the seed.
@@ -341,14 +341,6 @@ def n_parts(loader: Any) -> int:
     names = ("num_replicas", "num_processes")
     counts = (getattr(s, name, None) for s in samplers(loader) for name in names)
     return next((n for n in counts if isinstance(n, int)), 1)
-
-
-def rendezvous() -> Any:
-    """The store of the process group; None without one."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return None
-    return distributed.distributed_c10d._get_default_store()
 
 
 def _agree(

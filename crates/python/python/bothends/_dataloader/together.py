@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from .._errors import OptionsError
+from .._ranks import rendezvous
 from .epochs import NoBatch
-from .orders import rendezvous
 
 # At this batch the store is asked, and at the end.
 _ASKED_AT = 2

@@ -128,6 +128,17 @@ class Source:
     notes: tuple[str, ...] = ()
     marks: Marks = field(default_factory=Marks, repr=False, compare=False)
 
+    @property
+    def place(self) -> str:
+        """The folder or file where the records are; "" for those that come from Python calls."""
+        match self.records:
+            case Path(data):
+                return data
+            case Listing(root):
+                return root
+            case Fetched():
+                return ""
+
     def changed(self, dataset: Any) -> str | None:
         """What has changed since the data set was recognised; None if nothing has.
 
