@@ -124,7 +124,8 @@ pub struct Piece {
 ///    [`FetchStep::GiveUp`]), or is withdrawn.
 /// 2. At most `max_requests` are in flight and `max_bytes` of them, and at most `reorder_bytes` are
 ///    held. Only the position that delivery waits for exceeds a bound, by itself: the lowest one
-///    that has not been taken, and the one named with [`Self::awaits`]. So no bound can lock up.
+///    that has not been taken, and the one named with [`Self::awaits`]. So no bound can lock up, if a
+///    position is taken once it has arrived; who takes several together names the one that is missing.
 ///    A hedge is one request more.
 /// 3. A request without an answer is cancelled in time: nothing hangs.
 #[derive(Debug)]

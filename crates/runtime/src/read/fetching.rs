@@ -233,6 +233,10 @@ impl FetchStage {
             while way.orders.queue.lacks_room() && way.orders.drop_set_aside() {
                 wake = self.carry_out(&mut way);
             }
+            let is_still = way.in_flight.is_empty() && way.ready.is_empty();
+            if is_still && way.orders.exceed_bounds() {
+                wake = self.carry_out(&mut way);
+            }
             let figures = way.orders.queue.figures();
             let (n, patience) = (figures.counts.timed_out, self.bounds.patience());
             self.note(way.absence.timed_out(n, patience, Instant::now()));
@@ -246,7 +250,10 @@ impl FetchStage {
     }
 
     fn way(&self) -> Way {
-        let config = self.bounds.within(self.room_bytes as u64, self.source.seed);
+        let room_bytes = self.room_bytes as u64;
+        let for_values = self.source.room_for_values(room_bytes);
+        self.remote.fetched_fields.set_most_bytes(for_values);
+        let config = self.bounds.within(room_bytes - for_values, self.source.seed);
         Way {
             began: Instant::now(),
             orders: Orders {
@@ -503,8 +510,10 @@ impl FetchStage {
                 self.source.keep_value(&self.remote, value.extent, (bytes, range));
             }
         }
-        let batch = (progress.epoch, progress.batch);
-        self.remote.fetched_fields.keep(batch, sample, values);
+        if !progress.is_revoked() {
+            let batch = (progress.epoch, progress.batch);
+            self.remote.fetched_fields.keep(batch, sample, values);
+        }
         if piece.extent.len == 0 {
             let object = self.source.table.file_path(piece.extent.file);
             let why = self.remote.why_nothing(&object, piece.extent);

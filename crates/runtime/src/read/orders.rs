@@ -103,6 +103,16 @@ impl Orders {
         }
     }
 
+    /// What has come of a row is held until the rest of it is there, and may leave no room for that: then what the first
+    /// row of a job lacks exceeds the bounds. To be asked where nothing is on its way that would make room; false where
+    /// there is nothing to request by that.
+    pub(crate) fn exceed_bounds(&mut self) -> bool {
+        let lacking = self.queue.is_out_of_room().then(|| self.books.first_lacking());
+        let Some(position) = lacking.flatten() else { return false };
+        self.queue.awaits(position);
+        true
+    }
+
     /// Drops what has come of a batch that is not foretold any more; false where there is none.
     pub(crate) fn drop_set_aside(&mut self) -> bool {
         let Some(key) = self.books.first_set_aside() else { return false };
@@ -174,6 +184,8 @@ mod tests {
         ring: Ring,
         in_flight: Vec<RequestId>,
         n_requests: usize,
+        /// Of each row's mask, behind its record; 0 where there is none.
+        mask: u32,
     }
 
     impl World {
@@ -193,6 +205,7 @@ mod tests {
                 ring: Ring::new(ring).unwrap(),
                 in_flight: Vec::new(),
                 n_requests: 0,
+                mask: 0,
             }
         }
 
@@ -202,7 +215,7 @@ mod tests {
         }
 
         /// The rows of a batch, each in an object of its own.
-        fn rows(batch: u32) -> Vec<Needed> {
+        fn rows(&self, batch: u32) -> Vec<Needed> {
             let mut table = TableBuilder::new(Encoding::Opaque);
             for sample in 0..u64::from(batch + 1) * ROWS {
                 let file = table.file(&format!("object-{sample}")).unwrap();
@@ -210,7 +223,10 @@ mod tests {
             }
             let table = table.build().unwrap();
             let needed = |sample| {
-                let (piece, values) = (table.piece(sample, |_| None), Vec::new());
+                let piece = table.piece(sample, |_| None);
+                let mask =
+                    Extent { offset: RECORD.into(), len: self.mask, ..piece.extent };
+                let values = (self.mask > 0).then_some((0, mask)).into_iter().collect();
                 Needed { sample, piece, values }
             };
             Self::samples(batch).map(needed).collect()
@@ -219,7 +235,8 @@ mod tests {
         fn foretell(&mut self, batches: &[u32]) {
             self.orders.keep_only(|(_, batch)| batches.contains(&batch.0));
             for &batch in batches {
-                self.orders.foretold(key(batch), || Self::rows(batch));
+                let rows = self.rows(batch);
+                self.orders.foretold(key(batch), || rows);
             }
             self.step();
         }
@@ -232,8 +249,8 @@ mod tests {
             let slot = self.ring.take(Duration::ZERO).unwrap();
             self.front.submit(job, slot).unwrap();
             let job = self.jobs.recv().unwrap();
-            let rows = || Self::rows(batch.0);
-            let complete = self.orders.job((epoch, batch), job, rows);
+            let rows = self.rows(batch.0);
+            let complete = self.orders.job((epoch, batch), job, || rows);
             let complete = self.hand_on(complete);
             self.step();
             complete
@@ -252,7 +269,9 @@ mod tests {
                     FetchStep::GiveUp { position } => panic!("{position} is given up"),
                     FetchStep::WakeAt(_) | FetchStep::Idle => {
                         let lacks_room = self.orders.queue.lacks_room();
-                        if !lacks_room || !self.orders.drop_set_aside() {
+                        let makes_room = lacks_room && self.orders.drop_set_aside();
+                        let is_still = self.in_flight.is_empty();
+                        if !makes_room && !(is_still && self.orders.exceed_bounds()) {
                             return;
                         }
                     }
@@ -277,6 +296,8 @@ mod tests {
         fn hand_on(&mut self, complete: Vec<Complete>) -> Vec<u64> {
             let taken = complete.into_iter().map(|it| {
                 self.orders.queue.taken(it.position);
+                let values = it.values.iter();
+                values.for_each(|value| self.orders.queue.taken(value.position));
                 it.sample.0
             });
             taken.collect()
@@ -348,5 +369,29 @@ mod tests {
         world.answer();
         assert_eq!([world.job(2), world.job(3)], [all_of(2), all_of(3)]);
         assert_eq!(world.orders.queue.figures().held_bytes, 0);
+    }
+
+    /// Its record is held until its mask is there, for which there is no room.
+    #[test]
+    fn rows_that_are_longer_than_all_room_come_all_the_same() {
+        for (room_batches, mask) in [(1, 350), (1, 1_000), (1, 60), (2, 350)] {
+            let mut world = World::new(room_batches);
+            world.mask = mask;
+            world.foretell(&[0, 1]);
+            let mut held = 0;
+            for batch in [0, 1] {
+                let mut complete = world.job(batch);
+                while complete.len() < 4 {
+                    assert!(!world.in_flight.is_empty(), "{mask}: nothing is requested");
+                    held = held.max(world.orders.queue.figures().held_bytes);
+                    complete.extend(world.answer());
+                }
+                complete.sort_unstable();
+                assert_eq!(complete, all_of(batch));
+            }
+            let row = u64::from(RECORD + mask);
+            assert!(held <= room_batches * BATCH + row, "{held} with a mask of {mask}");
+            assert_eq!(world.orders.queue.figures().held_bytes, 0);
+        }
     }
 }

@@ -214,18 +214,25 @@ impl Books {
     }
 
     fn enter(&mut self, batch: BatchKey, rows: Vec<Needed>, first: u64) -> Vec<u64> {
-        // In the order of their places, so that neighbours meet; rows keep their numbers.
-        let mut order: Vec<(Extent, usize, Option<usize>)> = Vec::new();
-        for (number, row) in rows.iter().enumerate() {
-            order.push((row.piece.extent, number, None));
+        // In the order of their places, so that neighbours meet; rows keep their numbers. A row's values stay with its
+        // record, though a file may have all records before all values: they are complete one after the other.
+        let mut numbers: Vec<usize> = (0..rows.len()).collect();
+        let place = |extent: Extent| (extent.file, extent.offset);
+        numbers.sort_by_key(|&number| place(rows[number].piece.extent));
+        let mut order: Vec<(usize, Option<usize>)> = Vec::new();
+        for number in numbers {
+            let row = &rows[number];
             let values = row.values.iter().enumerate();
-            order.extend(values.map(|(nth, (_, extent))| (*extent, number, Some(nth))));
+            let values = values.map(|(nth, (_, extent))| (*extent, Some(nth)));
+            let mut parts = vec![(row.piece.extent, None)];
+            parts.extend(values);
+            parts.sort_by_key(|(extent, _)| place(*extent));
+            order.extend(parts.into_iter().map(|(_, value)| (number, value)));
         }
-        order.sort_by_key(|(extent, ..)| (extent.file, extent.offset));
         let in_order: Vec<u64> = (first..).take(order.len()).collect();
         let mut positions = vec![0; rows.len()];
         let mut values: Vec<Vec<Value>> = rows.iter().map(Value::of_row).collect();
-        for (position, (_, number, value)) in in_order.iter().zip(order) {
+        for (position, (number, value)) in in_order.iter().zip(order) {
             match value {
                 None => positions[number] = *position,
                 Some(nth) => values[number][nth].position = *position,
@@ -260,8 +267,7 @@ impl Books {
         let mut missing = Vec::new();
         for &at in positions.into_iter().flatten() {
             let Some(row) = self.rows.get(&at) else { continue };
-            missing.extend(row.record.is_none().then_some(at));
-            missing.extend(row.missing_values());
+            missing.extend(row.missing(at));
         }
         missing.sort_unstable();
         missing
@@ -270,6 +276,13 @@ impl Books {
     /// Whether a job lacks a record.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.batches.values().any(|batch| batch.progress.is_some())
+    }
+
+    /// What is missing of the first row of a job that lacks anything.
+    pub(crate) fn first_lacking(&self) -> Option<u64> {
+        let rows = self.rows.iter().filter(|(_, row)| !self.is_only_foretold(row));
+        let mut missing = rows.flat_map(|(at, row)| row.missing(*at));
+        missing.next()
     }
 
     /// All positions that are only foretold, what is needed last first.

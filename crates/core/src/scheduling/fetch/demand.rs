@@ -85,6 +85,12 @@ impl FetchQueue {
         self.room_held()
     }
 
+    /// Whether [`Self::next`] found no room for what is needed next, in flight or in the reorder buffer.
+    #[must_use]
+    pub fn is_out_of_room(&self) -> bool {
+        matches!(self.waiting.cause(), Some(Cause::Bytes | Cause::Reorder))
+    }
+
     /// Whether [`Self::next`] found the reorder buffer too full for what is needed next.
     #[must_use]
     pub fn lacks_room(&self) -> bool {

@@ -11,7 +11,7 @@ use bothends_side_index::{CachedRecord, Name};
 use bothends_storage::Bytes;
 
 use crate::read::remote::Remote;
-use crate::read::source::{Note, Source};
+use crate::read::source::{Note, Source, lens};
 use crate::read::wanted::Needed;
 
 /// What is in the record cache of these data, for whoever orders records.
@@ -107,6 +107,21 @@ impl Source {
                 FieldPlace::Extent(_) | FieldPlace::Value(_) => None,
             });
         values.collect()
+    }
+
+    /// What of the memory for fetched data the values of batches under way may have: their part of a sample's bytes, and
+    /// at least what captions need.
+    pub(crate) fn room_for_values(&self, room_bytes: u64) -> u64 {
+        let len = |(_, extent): (usize, Extent)| u64::from(extent.len);
+        let of_sample = |id| self.values_to_fetch(SampleId(id)).into_iter().map(len);
+        let values: u64 = (0..self.n_samples()).flat_map(of_sample).sum();
+        if values == 0 {
+            return 0;
+        }
+        let all = values.saturating_add(lens(&self.table).sum()).max(1);
+        let part = u128::from(room_bytes) * u128::from(values) / u128::from(all);
+        let part = u64::try_from(part).unwrap_or(u64::MAX);
+        part.clamp(room_bytes / 16, room_bytes / 2)
     }
 
     /// Whether all of a record is kept in the record cache, or may be.

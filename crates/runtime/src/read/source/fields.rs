@@ -39,6 +39,9 @@ struct Read {
 /// The values that were read, by field and row.
 type Values = HashMap<(usize, usize), Result<Bytes, Unmade>>;
 
+/// Files that are open while a run of values is read.
+type OpenFiles = HashMap<FileIdx, File>;
+
 /// The fields of a batch, and what of them could not be had.
 #[derive(Debug, Default)]
 pub(crate) struct RowFields {
@@ -133,21 +136,27 @@ impl Source {
         };
         let fetched = remote.fetched_fields.take(batch);
         let mut values = Values::new();
-        reads.retain(|Read { field, row, extent }| {
+        reads.retain(|Read { field, row, .. }| {
             let value = rows[*row].and_then(|sample| fetched.get(&(sample, *field)));
-            let value = value.cloned().or_else(|| self.read_cached(remote, *extent));
-            let is_missing = value.is_none();
-            values.extend(value.map(|value| ((*field, *row), Ok(value))));
-            is_missing
+            values.extend(value.map(|value| ((*field, *row), Ok(value.clone()))));
+            value.is_none()
         });
+        if remote.cache().is_some() {
+            let source = Arc::clone(self);
+            let found =
+                in_chores(&reads, chores, move |read, _| source.cached_value(read));
+            reads.retain(|read| !found.contains_key(&(read.field, read.row)));
+            values.extend(found);
+        }
         values.extend(self.fetch_values(remote, &reads, stop));
         values
     }
 
     /// A value that is in the record cache. Blocks on its disk.
-    fn read_cached(&self, remote: &Remote, extent: Extent) -> Option<Bytes> {
-        let record = self.find_cached_value(remote, extent)?;
-        remote.cache()?.read(&record).map(Bytes::from)
+    fn cached_value(&self, read: Read) -> Option<Result<Bytes, Unmade>> {
+        let remote = self.remote()?;
+        let record = self.find_cached_value(remote, read.extent)?;
+        remote.cache()?.read(&record).map(|bytes| Ok(Bytes::from(bytes)))
     }
 
     fn fetch_values(&self, remote: &Remote, reads: &[Read], stop: &Stop) -> Values {
@@ -170,35 +179,23 @@ impl Source {
         chores: &Chores,
         stop: &Stop,
     ) -> Values {
-        let values: Arc<Mutex<Values>> = Arc::default();
-        let pieces = reads.chunks(RUN).map(|run| {
-            let (run, values) = (run.to_vec(), Arc::clone(&values));
-            let (source, stop) = (Arc::clone(self), stop.clone());
-            move || {
-                let mut files = HashMap::new();
-                for read in run {
-                    let value = source.patiently(&stop, || {
-                        let value = source.read_value(read.extent, &mut files);
-                        if matches!(value, Err(Unmade::Machine(_))) {
-                            files.clear();
-                        }
-                        value
-                    });
-                    let mut values =
-                        values.lock().unwrap_or_else(PoisonError::into_inner);
-                    values.insert((read.field, read.row), value.map(Bytes::from));
+        let (source, stop) = (Arc::clone(self), stop.clone());
+        in_chores(reads, chores, move |read, files| {
+            let value = source.patiently(&stop, || {
+                let value = source.read_value(read.extent, files);
+                if matches!(value, Err(Unmade::Machine(_))) {
+                    files.clear();
                 }
-            }
-        });
-        chores.all(pieces.collect::<Vec<_>>());
-        let mut values = values.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *values)
+                value
+            });
+            Some(value.map(Bytes::from))
+        })
     }
 
     fn read_value(
         &self,
         extent: Extent,
-        files: &mut HashMap<FileIdx, File>,
+        files: &mut OpenFiles,
     ) -> Result<Vec<u8>, Unmade> {
         let path = || self.roots.path(&self.table.file_path(extent.file));
         let mut bytes = vec![0; extent.len as usize];
@@ -217,4 +214,32 @@ impl Source {
             Err(error) => Err(Unmade::Bad(format!("cannot be read ({error})"))),
         }
     }
+}
+
+/// What `value` says of each of these, as far as it says anything, by the threads that do chores.
+fn in_chores(
+    reads: &[Read],
+    chores: &Chores,
+    value: impl Fn(Read, &mut OpenFiles) -> Option<Result<Bytes, Unmade>>
+    + Send
+    + Sync
+    + 'static,
+) -> Values {
+    let values: Arc<Mutex<Values>> = Arc::default();
+    let value = Arc::new(value);
+    let pieces = reads.chunks(RUN).map(|run| {
+        let (run, values, value) =
+            (run.to_vec(), Arc::clone(&values), Arc::clone(&value));
+        move || {
+            let mut files = OpenFiles::new();
+            for read in run {
+                let found = value(read, &mut files);
+                let mut values = values.lock().unwrap_or_else(PoisonError::into_inner);
+                values.extend(found.map(|found| ((read.field, read.row), found)));
+            }
+        }
+    });
+    chores.all(pieces.collect::<Vec<_>>());
+    let mut values = values.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::take(&mut *values)
 }

@@ -57,6 +57,12 @@ impl Row {
         missing.map(|value| value.position)
     }
 
+    /// Of its position, which is `own`, and those of its values, those of which nothing has come.
+    pub(super) fn missing(&self, own: u64) -> impl Iterator<Item = u64> {
+        let record = self.record.is_none().then_some(own);
+        record.into_iter().chain(self.missing_values())
+    }
+
     /// Whether a request was sent for one of its values.
     pub(super) fn has_value(&self) -> bool {
         self.values.iter().any(|value| match &value.fetched {
