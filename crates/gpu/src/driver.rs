@@ -176,7 +176,8 @@ pub trait Driver: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`GpuError::Driver`], also where the driver is too old for it, and while a stream is being
-    /// captured into a graph.
+    /// captured into a graph: CUDA then voids the capture, so this is for threads that take batches, which
+    /// capture nothing meanwhile.
     ///
     /// # Safety
     /// As of the contract's clause 4.

@@ -112,6 +112,11 @@ fn the_end_of_everything_is_that_of_all_devices_in_use() {
 }
 
 #[test]
+fn a_graph_that_another_thread_captures_is_not_spoilt() {
+    in_child("child_calls_beside_a_capture", "", &[]);
+}
+
+#[test]
 fn a_driver_that_hangs_is_left_behind() {
     in_child("child_hangs", "hangs", &[]);
 }
@@ -268,6 +273,38 @@ fn child_has_two_devices() {
     assert_eq!(records(), [3, 2], "from either side");
     conformance::all(gpu.driver());
     conformance::all(other.driver());
+}
+
+#[test]
+#[ignore = "needs the stub: run by the test of captures"]
+fn child_calls_beside_a_capture() {
+    if !is_child() {
+        return;
+    }
+    use cudarc::driver::sys;
+    let cuda = open();
+    let gpu = Gpu::new(cuda.clone()).unwrap();
+    // SAFETY: the stub is loaded already.
+    let stub = unsafe { libloading::Library::new("libcuda.so") }.unwrap();
+    type Capture = unsafe extern "C" fn(c_int) -> c_int;
+    // SAFETY: the type is the stub's.
+    let capture = unsafe { stub.get::<Capture>("stub_capture") }.unwrap();
+    // SAFETY: it sets a number.
+    let capture = |begins| unsafe { capture(begins) };
+    capture(1);
+    let event = gpu.stream().unwrap().record().unwrap();
+    assert_eq!(event.is_reached(), Ok(true), "no error that says nothing of the work");
+    conformance::a_stream_runs_in_order(&*cuda);
+    conformance::registered_memory_can_be_registered_again(&*cuda);
+    drop(gpu.allocate(64).unwrap());
+    assert_eq!(gpu.sweep(), 0);
+    assert_eq!(capture(1), 1, "the capture goes on");
+    // What the thread does itself is as forbidden as before.
+    let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    // SAFETY: the stub is there, and `mode` is a place for a mode.
+    let code = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
+    assert_eq!(code, sys::CUresult::CUDA_SUCCESS);
+    assert_eq!(mode, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 #[test]

@@ -8,7 +8,8 @@
 //! streams, events and addresses are valid here and ours there. A call makes that context
 //! current on its thread and puts back what was current before: a training loop's idea
 //! of its current device (`torch.cuda.current_device()` reads it off the context) is not changed by
-//! a call into this crate.
+//! a call into this crate. Nor is a graph that another thread captures at that moment (`torch.cuda.graph`): our
+//! calls are made in the mode in which a capture does not mind them.
 //!
 //! Tested by a stub of `libcuda.so.1` over host memory (`tests/stub`), which runs this code
 //! as it stands. That NVIDIA's library keeps what its documentation says was seen on an H200
@@ -154,7 +155,7 @@ impl Cuda {
         process::id() == self.process
     }
 
-    /// Calls the driver with our context current on this thread.
+    /// Calls the driver with our context current on this thread, whatever graph others capture.
     ///
     /// Asking the driver for the thread's context is a look at a variable of the thread, so
     /// nothing is remembered here: others change it, too.
@@ -173,11 +174,11 @@ impl Cuda {
         let error = |failure| self.api.error(failure);
         let before = self.api.current_context().map_err(error)?;
         if before == self.context {
-            return call(self.api).map_err(error);
+            return self.api.beside_captures(call).map_err(error);
         }
         // SAFETY: `self` retains it.
         unsafe { self.api.set_current_context(self.context) }.map_err(error)?;
-        let called = call(self.api);
+        let called = self.api.beside_captures(call);
         // SAFETY: it was current when this began, so its owner had it alive, and this thread
         // has not left the call since.
         let restored = unsafe { self.api.set_current_context(before) };

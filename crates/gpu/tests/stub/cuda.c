@@ -18,7 +18,7 @@ enum {
     SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100,
     INVALID_DEVICE = 101, INVALID_CONTEXT = 201, INVALID_PTX = 218, UNSUPPORTED_PTX_VERSION = 222,
     INVALID_HANDLE = 400, NOT_FOUND = 500, LAUNCH_FAILED = 719, SYSTEM_DRIVER_MISMATCH = 803,
-    ALREADY_REGISTERED = 712, NOT_REGISTERED = 713
+    ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, CAPTURE_UNSUPPORTED = 900
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -109,6 +109,31 @@ void *stub_other_context(void) { return &other_place; }
 static int may_work(void *context) {
     if (context == &other_place) return is("two_devices") && other_retained;
     return context == &context_place && retained;
+}
+
+/* Some thread captures a graph in global mode (1), or did until a call of another voided that (-1). */
+static int capture;
+static __thread int capture_mode; /* 0 global, 1 of the thread alone, 2 relaxed */
+
+/* Begins or ends the capture; returns what it was. For tests. */
+int stub_capture(int begins) {
+    int was = capture;
+    capture = begins;
+    return was;
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode) {
+    int before = capture_mode;
+    if (*mode < 0 || *mode > 2) return INVALID_VALUE;
+    capture_mode = *mode, *mode = before;
+    return SUCCESS;
+}
+
+/* Whether a capture forbids the calling thread what could be unsafe in one; asking voids it then. */
+static int is_forbidden(void) {
+    if (!capture || capture_mode) return 0;
+    capture = -1;
+    return 1;
 }
 
 #define BEGIN                                                    \
@@ -212,19 +237,25 @@ int cuCtxSetCurrent(void *context) {
 int cuMemAlloc_v2(uint64_t *at, size_t bytes) {
     BEGIN;
     void *place = NULL;
-    if (!bytes) result = INVALID_VALUE;
+    if (is_forbidden()) result = CAPTURE_UNSUPPORTED;
+    else if (!bytes) result = INVALID_VALUE;
     else if (bytes > (size_t)1 << 34 || posix_memalign(&place, 256, bytes)) result = OUT_OF_MEMORY;
     else result = add(MEMORY, (uintptr_t)place, bytes, place);
     *at = (uintptr_t)place;
     END;
 }
 
-int cuMemFree_v2(uint64_t at) { BEGIN; result = end(MEMORY, at, INVALID_VALUE); END; }
+int cuMemFree_v2(uint64_t at) {
+    BEGIN;
+    result = is_forbidden() ? CAPTURE_UNSUPPORTED : end(MEMORY, at, INVALID_VALUE);
+    END;
+}
 
 int cuMemHostRegister_v2(void *base, size_t bytes, unsigned flags) {
     BEGIN;
     uintptr_t at = (uintptr_t)base;
-    if (flags != 1 || !bytes || at % 4096) result = INVALID_VALUE;
+    if (is_forbidden()) result = CAPTURE_UNSUPPORTED;
+    else if (flags != 1 || !bytes || at % 4096) result = INVALID_VALUE;
     else if (find(REGISTERED, at) || find(REGISTERED, at + bytes - 1)) result = ALREADY_REGISTERED;
     else result = add(REGISTERED, at, bytes, NULL);
     END;
@@ -232,7 +263,7 @@ int cuMemHostRegister_v2(void *base, size_t bytes, unsigned flags) {
 
 int cuMemHostUnregister(void *base) {
     BEGIN;
-    result = end(REGISTERED, (uintptr_t)base, NOT_REGISTERED);
+    result = is_forbidden() ? CAPTURE_UNSUPPORTED : end(REGISTERED, (uintptr_t)base, NOT_REGISTERED);
     END;
 }
 
@@ -287,7 +318,8 @@ int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
 int cuCtxRecordEvent(void *context, void *event) {
     BEGIN;
     struct thing *known = find(EVENT, (uintptr_t)event);
-    if (!known || known->context != context) result = INVALID_HANDLE;
+    if (capture) result = CAPTURE_UNSUPPORTED, capture = -1; /* in every mode */
+    else if (!known || known->context != context) result = INVALID_HANDLE;
     else context_records[context == &other_place]++;
     END;
 }
@@ -295,7 +327,8 @@ int cuCtxRecordEvent(void *context, void *event) {
 
 int cuEventQuery(void *event) {
     BEGIN;
-    if (!find(EVENT, (uintptr_t)event)) result = INVALID_HANDLE;
+    if (is_forbidden()) result = CAPTURE_UNSUPPORTED;
+    else if (!find(EVENT, (uintptr_t)event)) result = INVALID_HANDLE;
     else if (is("never_reached")) result = 600;
     END;
 }

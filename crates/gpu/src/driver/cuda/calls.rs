@@ -16,7 +16,7 @@ use crate::driver::Launch;
 
 /// Every function that is called here, under the name that the library exports. cudarc looks
 /// them up one by one at their first call, and panics where one is missing.
-const SYMBOLS: [&str; 32] = [
+const SYMBOLS: [&str; 33] = [
     "cuInit",
     "cuGetErrorName",
     "cuDriverGetVersion",
@@ -30,6 +30,7 @@ const SYMBOLS: [&str; 32] = [
     "cuDevicePrimaryCtxGetState",
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
+    "cuThreadExchangeStreamCaptureMode",
     "cuMemAlloc_v2",
     "cuMemFree_v2",
     "cuMemHostRegister_v2",
@@ -225,6 +226,36 @@ impl Api {
         // SAFETY: the caller's promise.
         let code = unsafe { sys::cuCtxSetCurrent(handle(context)) };
         check("cuCtxSetCurrent", code)
+    }
+
+    /// Makes a call that another thread's capture of a graph does not forbid, and that does not spoil it.
+    ///
+    /// By default (and with `torch.cuda.graph`) a capture forbids all threads what could be unsafe in one:
+    /// asking about an event, allocating, pinning. Who does so gets an error, and the capture is void.
+    /// Nothing that is captured depends on our memory and events, so for us none of it is unsafe. The mode is
+    /// a variable of the calling thread; it is put back, since what else the thread does is others' concern.
+    pub(super) fn beside_captures<T>(
+        self,
+        call: impl FnOnce(Self) -> Called<T>,
+    ) -> Called<T> {
+        let relaxed = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        let before = self.exchange_capture_mode(relaxed)?;
+        let called = call(self);
+        let restored = self.exchange_capture_mode(before);
+        let value = called?;
+        restored.map(|_| value)
+    }
+
+    /// Sets how the calling thread and captures of graphs interact; returns what was set before.
+    fn exchange_capture_mode(
+        self,
+        mode: sys::CUstreamCaptureMode,
+    ) -> Called<sys::CUstreamCaptureMode> {
+        let mut mode = mode;
+        // SAFETY: `mode` is a place for a mode.
+        let code = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
+        check("cuThreadExchangeStreamCaptureMode", code)?;
+        Ok(mode)
     }
 }
 
