@@ -10,8 +10,10 @@
 //!
 //! It works when it is polled, on the thread of whoever polls, as transports do: sample by sample, so
 //! that a poll ends at its timeout, or a little later where it reads (`readings.rs`). Read `source.rs` for
-//! where samples come from.
-#![allow(unsafe_code, reason = "pins memory, and copies to and from a device")]
+//! where samples come from, `prong/lane.rs` for what a job has on its way.
+#![allow(unsafe_code, reason = "copies to and from a device, and launches kernels there")]
+
+mod lane;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,17 +21,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bothends_core::ids::{EpochIdx, SampleId};
-use bothends_core::recipe::{Numerics, Size};
 use bothends_gpu::GpuError;
-use bothends_gpu::driver::{Address, Driver, EventId, StreamId};
+use bothends_gpu::driver::{Address, Driver};
+use bothends_gpu::owners::{Gpu, Stream};
 use bothends_ops::Damage;
 use bothends_slots::{
-    Completion, Damaged, HostSlot, Job, JobId, Lost, Outcome, Polled, Producer, Rejected,
-    Rejection, Ring, RingConfig, Slot,
+    Completion, Damaged, Job, JobId, Lost, Outcome, Polled, Producer, Rejected,
+    Rejection, Slot,
 };
 
-use crate::readings::Readings;
-use crate::{Batch, GpuDecoder, Limits, Source, Status};
+pub use self::lane::ProngConfig;
+use self::lane::{Lane, Stage, Target, UnderWay};
+use crate::{GpuDecoder, Source, Status};
 
 /// Jobs that are taken at a time, and lanes.
 const LANES: usize = 2;
@@ -40,34 +43,25 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long to sleep between two looks at the GPU.
 const NAP: Duration = Duration::from_micros(50);
 
-/// What a [`GpuProng`] is made for.
-#[derive(Debug, Clone, Copy)]
-pub struct ProngConfig {
-    /// Rows and columns of samples at the cut.
-    pub size: Size,
-    /// The recipe's numerics.
-    pub numerics: Numerics,
-    /// Most samples of a job.
-    pub max_batch: u32,
-    /// Memory of a lane on the GPU, and scratch memory of the decoder.
-    pub limits: Limits,
-}
-
 /// The GPU as a producer.
 ///
 /// A slot of device memory ([`Slot::device_address`]) must be of the same GPU, and whoever submits it
 /// vouches that no enqueued work uses it any more; it comes back when the device is done with it.
 pub struct GpuProng<S> {
-    driver: Arc<dyn Driver>,
+    /// Nobody else's: its memory, and the stream that all work is enqueued on.
+    gpu: Gpu,
+    stream: Stream,
     source: S,
     config: ProngConfig,
-    /// Dropped by hand, once the stream has passed.
+    patience: Duration,
+    /// `None` once it has been left alone.
     decoder: Option<GpuDecoder>,
-    stream: StreamId,
     free: Vec<Lane>,
     waiting: VecDeque<(Job, Target)>,
     under_way: VecDeque<UnderWay>,
     lost: Option<String>,
+    /// False once the device may use memory of a job that nobody waits for any more.
+    is_safe: bool,
     counts: Counts,
     kernel_time: Duration,
 }
@@ -83,75 +77,10 @@ pub struct Counts {
     pub flagged: u64,
 }
 
-/// Memory of one batch on its way.
-struct Lane {
-    batch: Batch,
-    readings: Readings,
-    /// Pinned: the upload, later samples that the host made for a device slot; behind it what
-    /// became of the crops.
-    staging: HostSlot,
-    input: Address,
-    output: Address,
-    done: EventId,
-    /// Round the kernels.
-    kernels: [EventId; 2],
-}
-
-/// Where a job's samples go.
-enum Target {
-    Host(HostSlot),
-    Device(Slot, Address),
-}
-
-impl Target {
-    fn into_slot(self) -> Slot {
-        match self {
-            Self::Host(slot) => slot.into_slot(),
-            Self::Device(slot, _) => slot,
-        }
-    }
-}
-
-/// A job that has a lane.
-struct UnderWay {
-    job: Job,
-    target: Target,
-    lane: Lane,
-    stage: Stage,
-    /// Rows that the host makes, rising once they are judged, and those that it could not.
-    left: Vec<u32>,
-    bad: Vec<u32>,
-    /// Rows that the host has made in spite of damage.
-    damaged: Vec<Damaged>,
-    /// Rows that the host has made for a device slot, in the order in which they lie in the lane.
-    made: Vec<u32>,
-    began: Instant,
-}
-
-/// How far a job is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// So many of its samples are described, and the bytes of most of them read.
-    Reading(usize),
-    /// All of the device's work on it is enqueued.
-    Decoding,
-    /// The host makes what is left; the device does nothing for it.
-    Mending,
-    /// The device copies what the host has made.
-    Uploading,
-}
-
-impl Stage {
-    /// Whether the device may read or write the job's memory.
-    fn is_with_device(self) -> bool {
-        matches!(self, Self::Decoding | Self::Uploading)
-    }
-}
-
 impl<S> fmt::Debug for GpuProng<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n_jobs = self.n_jobs();
-        write!(f, "GpuProng on {} with {n_jobs} jobs", self.driver.card().name)
+        write!(f, "GpuProng on {} with {n_jobs} jobs", self.gpu.driver().card().name)
     }
 }
 
@@ -166,80 +95,40 @@ impl<S: Source> GpuProng<S> {
         config: ProngConfig,
     ) -> Result<Self, GpuError> {
         let decoder = GpuDecoder::new(Arc::clone(&driver), config.limits.scratch_bytes)?;
-        let stream = driver.create_stream()?;
-        let mut prong = Self {
-            driver,
+        let gpu = Gpu::new(driver)?;
+        let lanes = (0..LANES).map(|_| Lane::new(&gpu, &config));
+        let free = lanes.collect::<Result<_, _>>()?;
+        Ok(Self {
+            stream: gpu.upload_stream(),
+            gpu,
             source,
             config,
+            patience: PATIENCE,
             decoder: Some(decoder),
-            stream,
-            free: Vec::new(),
+            free,
             waiting: VecDeque::new(),
             under_way: VecDeque::new(),
             lost: None,
+            is_safe: true,
             counts: Counts::default(),
             kernel_time: Duration::ZERO,
-        };
-        for _ in 0..LANES {
-            let lane = prong.lane()?;
-            prong.free.push(lane);
-        }
-        Ok(prong)
-    }
-
-    fn lane(&self) -> Result<Lane, GpuError> {
-        let ProngConfig { size, numerics, limits, max_batch } = self.config;
-        let bytes = self.status_at() + 4 * max_batch as usize;
-        let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: bytes });
-        let slot = ring.ok().and_then(|ring| ring.take(Duration::ZERO));
-        let staging = slot.and_then(|slot| slot.host().ok());
-        let staging = staging.ok_or(GpuError::OutOfMemory { bytes })?;
-        // SAFETY: the lane keeps the memory until it has ended this, in `give_back`.
-        unsafe { self.driver.register(staging.base(), staging.len())? };
-        let timed = || self.driver.create_timed_event();
-        Ok(Lane {
-            batch: Batch::new(size, numerics, limits),
-            readings: Readings::default(),
-            staging,
-            input: self.driver.allocate(limits.input_bytes as usize)?,
-            output: self.driver.allocate(self.sample_bytes() * max_batch as usize)?,
-            done: self.driver.create_event()?,
-            kernels: [timed()?, timed()?],
         })
     }
 
-    /// Whether the device has done what a lane waits for.
-    fn is_done(&self, lane: &Lane) -> Result<bool, GpuError> {
-        // SAFETY: the event is this driver's, and its lane is not given back.
-        unsafe { self.driver.is_reached(lane.done) }
-    }
-
-    /// An event after all that is enqueued for a lane.
-    fn record(&self, lane: &Lane) -> Result<(), GpuError> {
-        // SAFETY: event and stream are this driver's.
-        unsafe { self.driver.record(lane.done, self.stream) }
+    /// The same with another time after which what the GPU has not completed is taken to hang; otherwise 60 s.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// Continues every job as far as possible until then; returns the answer to one that is finished.
     fn step(&mut self, until: Instant) -> Result<Option<Completion>, GpuError> {
         while !self.waiting.is_empty()
-            && let Some(mut lane) = self.free.pop()
+            && let Some(lane) = self.free.pop()
         {
-            let Some((job, target)) = self.waiting.pop_front() else { break };
-            lane.batch.clear();
-            // A job that was abandoned leaves some.
-            lane.readings.clear();
-            self.under_way.push_back(UnderWay {
-                job,
-                target,
-                lane,
-                stage: Stage::Reading(0),
-                left: Vec::new(),
-                bad: Vec::new(),
-                damaged: Vec::new(),
-                made: Vec::new(),
-                began: Instant::now(),
-            });
+            let Some(job) = self.waiting.pop_front() else { break };
+            self.under_way.push_back(UnderWay::new(job, lane));
         }
         for nth in 0..self.under_way.len() {
             let Some(mut at) = self.under_way.remove(nth) else { break };
@@ -260,38 +149,48 @@ impl<S: Source> GpuProng<S> {
             match at.stage {
                 Stage::Reading(row) if row < at.job.samples.len() => {
                     self.read(at, row);
-                    at.stage = Stage::Reading(row + 1);
+                    at.turn_to(Stage::Reading(row + 1));
                 }
                 Stage::Reading(_) => {
-                    at.stage = Stage::Decoding;
+                    at.turn_to(Stage::Decoding);
                     let enqueued = self.enqueue(at);
                     // Also behind what failed halfway: some of it may be on its way.
-                    let recorded = self.record(&at.lane);
+                    let recorded = at.lane.record(&self.stream);
                     enqueued.and(recorded)?;
                 }
                 Stage::Decoding => {
-                    if !self.is_done(&at.lane)? {
+                    if !self.is_done(at)? {
                         return Ok(false);
                     }
                     self.judge(at);
-                    at.stage = Stage::Mending;
+                    at.turn_to(Stage::Mending);
                 }
                 Stage::Mending if at.left.is_empty() && at.made.is_empty() => {
                     return Ok(true);
                 }
                 Stage::Mending => self.mend(at)?,
                 Stage::Uploading => {
-                    if !self.is_done(&at.lane)? {
+                    if !self.is_done(at)? {
                         return Ok(false);
                     }
                     at.made.clear();
-                    at.stage = Stage::Mending;
+                    at.turn_to(Stage::Mending);
                 }
             }
             if Instant::now() >= until {
                 return Ok(false);
             }
         }
+    }
+
+    /// Whether the device has done what it was told for a job.
+    fn is_done(&self, at: &UnderWay) -> Result<bool, GpuError> {
+        let is_done = at.lane.is_done()?;
+        if !is_done && at.since.elapsed() >= self.patience {
+            let seconds = self.patience.as_secs();
+            return Err(GpuError::Late { what: "a batch", seconds });
+        }
+        Ok(is_done)
     }
 
     /// Describes a sample, and reads the bytes of several once they are enough; one that the GPU does
@@ -311,8 +210,9 @@ impl<S: Source> GpuProng<S> {
 
     fn enqueue(&mut self, at: &mut UnderWay) -> Result<(), GpuError> {
         let UnderWay { job, target, lane, .. } = at;
-        let status_at = self.status_at();
-        let sample_bytes = self.sample_bytes();
+        let status_at = self.config.status_at();
+        let sample_bytes = self.config.sample_bytes();
+        let (driver, stream) = (self.gpu.driver(), self.stream.id());
         let (upload, status) = lane.staging.split_at_mut(status_at);
         if lane.batch.is_empty() {
             return Ok(());
@@ -321,31 +221,30 @@ impl<S: Source> GpuProng<S> {
         lane.batch.write_descriptions(upload);
         let Some(decoder) = &mut self.decoder else { return Ok(()) };
         let output = match target {
-            Target::Host(_) => lane.output,
+            Target::Host(_) => lane.output.address(),
             Target::Device(_, address) => *address,
         };
+        let input = lane.input.address();
         // SAFETY: the lane is not touched, nor given back, until its event is reached.
-        unsafe { self.driver.upload(lane.input, upload, self.stream)? };
-        // SAFETY: event and stream are this driver's, here and below.
-        unsafe { self.driver.record(lane.kernels[0], self.stream)? };
+        unsafe { driver.upload(input, upload, stream)? };
+        lane.kernels[0].record_on(&self.stream)?;
         // SAFETY: the input has the batch's bytes, the output room for every row.
-        unsafe { decoder.decode(&lane.batch, lane.input, output, self.stream)? };
-        // SAFETY: as above.
-        unsafe { self.driver.record(lane.kernels[1], self.stream)? };
+        unsafe { decoder.decode(&lane.batch, input, output, stream)? };
+        lane.kernels[1].record_on(&self.stream)?;
         let from = decoder.status_at(&lane.batch);
         let status = &mut status[..4 * lane.batch.len()];
         // SAFETY: the lane is not touched until its event is reached.
-        unsafe { self.driver.download(status, from, self.stream)? };
+        unsafe { driver.download(status, from, stream)? };
         let Target::Host(slot) = target else { return Ok(()) };
         let samples = &mut slot[..job.samples.len() * sample_bytes];
         // SAFETY: the slot stays with the lane until the event is reached.
-        unsafe { self.driver.download(samples, lane.output, self.stream) }
+        unsafe { driver.download(samples, lane.output.address(), stream) }
     }
 
     /// Looks at what became of the crops: rows that the GPU has flagged are left to the host.
     fn judge(&mut self, at: &mut UnderWay) {
         let UnderWay { job, lane, left, .. } = at;
-        let status_at = self.status_at();
+        let status_at = self.config.status_at();
         let status = &lane.staging[status_at..][..4 * lane.batch.len()];
         for (row, status) in lane.batch.rows().zip(status.as_chunks::<4>().0) {
             if !Status(u32::from_le_bytes(*status)).is_made() {
@@ -359,38 +258,26 @@ impl<S: Source> GpuProng<S> {
         self.counts.host += left.len() as u64;
         self.counts.gpu += (job.samples.len() - left.len()) as u64;
         if !lane.batch.is_empty() {
-            let [from, to] = lane.kernels;
-            // SAFETY: both are recorded before the event that was reached. A figure that cannot be
-            // had is no reason to lose the batch.
-            let took = unsafe { self.driver.elapsed(from, to) };
-            self.kernel_time += took.unwrap_or_default();
+            let [from, to] = &lane.kernels;
+            // A figure that cannot be had is no reason to lose the batch.
+            self.kernel_time += from.until(to).unwrap_or_default();
         }
     }
 
     /// Makes the next row on the host, or sends those that are made to the device.
     fn mend(&mut self, at: &mut UnderWay) -> Result<(), GpuError> {
-        let sample_bytes = self.sample_bytes();
-        let most = self.status_at() / sample_bytes.max(1);
-        let UnderWay { job, target, lane, left, bad, damaged, made, stage, .. } = at;
+        let sample_bytes = self.config.sample_bytes();
+        let most = self.config.status_at() / sample_bytes.max(1);
+        let UnderWay { job, target, left, bad, damaged, made, .. } = at;
         let next = left.last().copied().filter(|_| made.len() < most);
         let Some(row) = next else {
-            let Target::Device(_, address) = target else { return Ok(()) };
-            *stage = Stage::Uploading;
-            let sent = made.iter().enumerate().try_for_each(|(nth, row)| {
-                let from = &lane.staging[nth * sample_bytes..][..sample_bytes];
-                let to = address.after(*row as usize * sample_bytes);
-                // SAFETY: the lane is not touched until its event is reached, and the row lies
-                // in the job's slot, which is with it.
-                unsafe { self.driver.upload(to, from, self.stream) }
-            });
-            let recorded = self.record(lane);
-            return sent.and(recorded);
+            return self.send_made(at);
         };
         left.pop();
         let key: (EpochIdx, SampleId) = (job.epoch, job.samples[row as usize]);
         let (bytes, nth) = match target {
             Target::Host(slot) => (&mut slot[..], row as usize),
-            Target::Device(..) => (&mut lane.staging[..], made.len()),
+            Target::Device(..) => (&mut at.lane.staging[..], made.len()),
         };
         let place = &mut bytes[nth * sample_bytes..][..sample_bytes];
         let Ok(damage) = self.source.make(key, place) else {
@@ -403,6 +290,22 @@ impl<S: Source> GpuProng<S> {
             made.push(row);
         }
         Ok(())
+    }
+
+    /// Sends what the host has made for a slot of the device to its rows there.
+    fn send_made(&self, at: &mut UnderWay) -> Result<(), GpuError> {
+        let Target::Device(_, address) = at.target else { return Ok(()) };
+        at.turn_to(Stage::Uploading);
+        let sample_bytes = self.config.sample_bytes();
+        let sent = at.made.iter().enumerate().try_for_each(|(nth, row)| {
+            let from = &at.lane.staging[nth * sample_bytes..][..sample_bytes];
+            let to = address.after(*row as usize * sample_bytes);
+            // SAFETY: the lane is not touched until its event is reached, and the row lies
+            // in the job's slot, which is with it.
+            unsafe { self.gpu.driver().upload(to, from, self.stream.id()) }
+        });
+        let recorded = at.lane.record(&self.stream);
+        sent.and(recorded)
     }
 
     /// The answer to a job that is made.
@@ -444,53 +347,21 @@ impl<S> GpuProng<S> {
         &self.source
     }
 
-    fn sample_bytes(&self) -> usize {
-        let Size { height, width } = self.config.size;
-        3 * height as usize * width as usize
-    }
-
-    /// Where the crops' status words go in a lane's memory.
-    fn status_at(&self) -> usize {
-        let input_bytes = self.config.limits.input_bytes as usize;
-        // A sample of the host's has room there, too.
-        input_bytes.max(self.sample_bytes()).next_multiple_of(64)
-    }
-
-    /// Waits until no memory of a job is used any more; false where the GPU does not say so
-    /// in time. Memory that is not safe to reuse is left alone for good.
-    fn settle(&mut self) -> bool {
-        let mut is_safe = true;
-        for done in std::mem::take(&mut self.under_way) {
-            if !done.stage.is_with_device() {
-                self.free.push(done.lane);
-                continue;
+    /// Waits until no memory of a job is used any more, until then at most. Where that is not certain the memory
+    /// is left alone for good, after an error as well: it says nothing about what is still under way.
+    fn settle(&mut self, until: Instant) {
+        for at in std::mem::take(&mut self.under_way) {
+            let left = until.saturating_duration_since(Instant::now());
+            let is_with_device = at.stage.is_with_device();
+            let waited = if is_with_device { at.lane.wait(left) } else { Ok(()) };
+            match waited {
+                Ok(()) => self.free.push(at.lane),
+                Err(why) => {
+                    self.lost.get_or_insert(why);
+                    self.is_safe = false;
+                    leak(at);
+                }
             }
-            // SAFETY: the event is this driver's.
-            let waited = unsafe { self.driver.wait_for(done.lane.done, PATIENCE) };
-            let unsure =
-                waited.err().filter(|error| matches!(error, GpuError::Late { .. }));
-            if let Some(error) = unsure {
-                self.lost.get_or_insert_with(|| error.to_string());
-                is_safe = false;
-                leak(done);
-            } else {
-                self.free.push(done.lane);
-            }
-        }
-        is_safe
-    }
-
-    fn give_back(&self, lane: Lane) {
-        // SAFETY: registered in `lane`, and the stream has passed all work on it.
-        unsafe { self.driver.unregister(lane.staging.base()) };
-        for address in [lane.input, lane.output] {
-            // SAFETY: allocated in `lane`, freed once, and the stream has passed its work.
-            unsafe { self.driver.free(address) };
-        }
-        let [first, second] = lane.kernels;
-        for event in [lane.done, first, second] {
-            // SAFETY: created in `lane`, destroyed once.
-            unsafe { self.driver.destroy_event(event) };
         }
     }
 
@@ -505,14 +376,17 @@ impl<S> GpuProng<S> {
         let why = error.to_string();
         self.lost.get_or_insert_with(|| why.clone());
         self.waiting.clear();
-        self.settle();
+        // What was waited for all that time is not waited for again.
+        let is_late = matches!(error, GpuError::Late { .. });
+        let patience = if is_late { Duration::ZERO } else { self.patience };
+        self.settle(Instant::now() + patience);
         Lost(why.into())
     }
 
     /// Why a job is none that can be done here.
     fn impossible(&self, job: &Job, slot: &Slot) -> Option<String> {
         let (n, most) = (job.samples.len(), self.config.max_batch as usize);
-        let need = n * self.sample_bytes();
+        let need = n * self.config.sample_bytes();
         if n > most {
             Some(format!("a job of {n} samples, where the GPU was set up for {most}"))
         } else if slot.len() < need {
@@ -578,7 +452,7 @@ impl<S: Source> Producer for GpuProng<S> {
     fn abandon(&mut self) -> Result<(), Lost> {
         self.check()?;
         self.waiting.clear();
-        self.settle();
+        self.settle(Instant::now() + self.patience);
         self.check()
     }
 }
@@ -586,15 +460,11 @@ impl<S: Source> Producer for GpuProng<S> {
 impl<S> Drop for GpuProng<S> {
     fn drop(&mut self) {
         self.waiting.clear();
-        let is_safe = self.settle();
-        for lane in std::mem::take(&mut self.free) {
-            self.give_back(lane);
+        self.settle(Instant::now() + self.patience);
+        if !self.is_safe {
+            // To free or unpin memory is to wait for the device, and what was enqueued may use all of it.
+            let lanes = std::mem::take(&mut self.free);
+            leak((lanes, self.decoder.take(), self.gpu.clone()));
         }
-        match self.decoder.take() {
-            Some(decoder) if !is_safe => leak(decoder),
-            Some(_) | None => {}
-        }
-        // SAFETY: created in `new`, destroyed once; what is enqueued still runs.
-        unsafe { self.driver.destroy_stream(self.stream) };
     }
 }

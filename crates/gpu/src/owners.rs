@@ -169,6 +169,16 @@ impl Gpu {
         Ok(Event { id, core: Arc::clone(&self.core) })
     }
 
+    /// An event that keeps the time at which it is reached, to be recorded by hand: not of the pool, since
+    /// those of the pool have no times.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`].
+    pub fn timed_event(&self) -> Result<TimedEvent, GpuError> {
+        let id = self.core.driver.create_timed_event()?;
+        Ok(TimedEvent { id, core: Arc::clone(&self.core) })
+    }
+
     /// Keeps a value until the device has reached the end of what is enqueued on `stream`
     /// now, and drops it in a later sweep: how a host slot goes back to its ring after a
     /// copy that another library has enqueued.
@@ -375,6 +385,45 @@ impl fmt::Debug for Event {
 impl Drop for Event {
     fn drop(&mut self) {
         locked(&self.core.spare).push(self.id);
+    }
+}
+
+/// An event with a time. Dropping it destroys it.
+pub struct TimedEvent {
+    id: EventId,
+    core: Arc<Core>,
+}
+
+impl TimedEvent {
+    /// Moves it to the end of what is enqueued on `stream` now.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`].
+    pub fn record_on(&self, stream: &Stream) -> Result<(), GpuError> {
+        // SAFETY: `self` and `stream` are alive.
+        unsafe { self.core.driver.record(self.id, stream.id) }
+    }
+
+    /// The time from this one to another, both recorded and reached.
+    ///
+    /// # Errors
+    /// [`GpuError::Driver`], also where one is not reached.
+    pub fn until(&self, later: &Self) -> Result<Duration, GpuError> {
+        // SAFETY: both are alive.
+        unsafe { self.core.driver.elapsed(self.id, later.id) }
+    }
+}
+
+impl fmt::Debug for TimedEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TimedEvent({:#x})", self.id.0)
+    }
+}
+
+impl Drop for TimedEvent {
+    fn drop(&mut self) {
+        // SAFETY: made by `Gpu::timed_event`, destroyed once.
+        unsafe { self.core.driver.destroy_event(self.id) };
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) const UNSAFE_MODULES: &[(&str, &str)] = &[
         "crates/gpu-decode/src/decoder.rs",
         "launches kernels on memory that a driver cannot check",
     ),
-    ("crates/gpu-decode/src/prong.rs", "pins memory, and copies to and from a device"),
+    ("crates/gpu-decode/src/prong.rs", "copies to and from a device, and launches there"),
     (
         "crates/gpu-decode/examples/check_gpu/device.rs",
         "enqueues work on memory that is borrowed until it has run",

@@ -132,7 +132,12 @@ impl Fake {
 
     /// The next call of this name (a method of [`Driver`]) fails.
     pub fn fail_next(&self, call: &'static str) {
-        self.state().failing.push(call);
+        self.fail_after(call, 0);
+    }
+
+    /// As [`Self::fail_next`], the one behind so many more of that name.
+    pub fn fail_after(&self, call: &'static str, n_calls: u32) {
+        self.state().failing.push((call, n_calls));
     }
 
     /// From now on no event is reached and nothing runs, as of a device that hangs.
@@ -153,11 +158,17 @@ impl Fake {
     /// The state, for a call that has not been told to fail.
     fn called(&self, call: &'static str) -> Result<MutexGuard<'_, State>, GpuError> {
         let mut state = self.state();
-        if let Some(at) = state.failing.iter().position(|failing| *failing == call) {
-            state.failing.remove(at);
-            return Err(GpuError::Driver { call, why: "told to fail".to_owned() });
+        match state.failing.iter().position(|(failing, _)| *failing == call) {
+            Some(at) if state.failing[at].1 == 0 => {
+                state.failing.remove(at);
+                Err(GpuError::Driver { call, why: "told to fail".to_owned() })
+            }
+            Some(at) => {
+                state.failing[at].1 -= 1;
+                Ok(state)
+            }
+            None => Ok(state),
         }
-        Ok(state)
     }
 }
 

@@ -147,7 +147,8 @@ pub(super) struct State {
     pub(super) memory: Memory,
     pub(super) wrongs: Vec<String>,
     pub(super) counts: Counts,
-    pub(super) failing: Vec<&'static str>,
+    /// Calls that are to fail, each behind so many of the same name.
+    pub(super) failing: Vec<(&'static str, u32)>,
     pub(super) is_hung: bool,
     streams: BTreeMap<u64, VecDeque<Work>>,
     /// Streams that are destroyed once their work is done.
