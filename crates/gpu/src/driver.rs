@@ -171,6 +171,9 @@ pub trait Driver: Debug + Send + Sync {
     /// As of the contract's clause 4.
     unsafe fn record(&self, event: EventId, stream: StreamId) -> Result<(), GpuError>;
 
+    /// Whether [`Self::record_all`] is there. It may fail all the same.
+    fn records_all(&self) -> bool;
+
     /// Moves `event` to the end of everything that this process has enqueued so far, on any stream and by
     /// any library; on other devices, too, where it uses several.
     ///

@@ -183,9 +183,11 @@ impl Gpu {
     /// now, and drops it in a later sweep: how a host slot goes back to its ring after a
     /// copy that another library has enqueued.
     ///
+    /// Where the driver does not record that end, the value is kept until the device is idle.
+    ///
     /// # Errors
-    /// [`GpuError::Driver`]; the value is then kept for good, since nothing says when it may
-    /// go.
+    /// [`GpuError::Driver`] of a driver that cannot tell that either; the value is then kept for good, since
+    /// nothing says when it may go.
     pub fn keep_until(
         &self,
         stream: ConsumerStream,
@@ -195,6 +197,10 @@ impl Gpu {
         match unsafe { self.record(stream.end()) } {
             Ok(event) => {
                 self.keep_until_reached(Arc::new(event), value);
+                Ok(())
+            }
+            Err(_) if self.driver().records_all() => {
+                self.keep_until_idle(value);
                 Ok(())
             }
             Err(error) => {

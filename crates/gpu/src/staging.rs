@@ -69,7 +69,29 @@ struct Shared {
     /// Of every slot, by its address: the uses that it may still have.
     uses: BTreeMap<u64, Uses>,
     lent: AtomicU32,
+    returning: AtomicU32,
     retired: AtomicU32,
+}
+
+/// A slot that goes back to its ring once the device is idle, counted as long as it has not.
+struct Returning {
+    #[expect(dead_code, reason = "it goes back when it is dropped")]
+    slot: Slot,
+    shared: Arc<Shared>,
+}
+
+impl Returning {
+    fn new(slot: Slot, shared: &Arc<Shared>) -> Self {
+        // Relaxed, as of the other counts: nothing else depends on them.
+        shared.returning.fetch_add(1, Ordering::Relaxed);
+        Self { slot, shared: Arc::clone(shared) }
+    }
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        self.shared.returning.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl DeviceSlots {
@@ -81,11 +103,10 @@ impl DeviceSlots {
         let kind = Recorded { gpu: gpu.clone(), uses: Mutex::default() };
         let ring = Ring::of(&kind, config)?;
         let uses = kind.uses.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let (lent, retired) = (AtomicU32::new(0), AtomicU32::new(0));
-        Ok(Self {
-            ring,
-            shared: Arc::new(Shared { gpu: gpu.clone(), uses, lent, retired }),
-        })
+        let [lent, returning, retired] = [const { AtomicU32::new(0) }; 3];
+        let gpu = gpu.clone();
+        let shared = Arc::new(Shared { gpu, uses, lent, returning, retired });
+        Ok(Self { ring, shared })
     }
 
     /// Takes a slot that nobody has, waiting up to `timeout` for one; `None` where all stayed
@@ -127,7 +148,14 @@ impl DeviceSlots {
         self.shared.lent.load(Ordering::Relaxed)
     }
 
-    /// Slots that are given up because the driver failed to say when they may be reused.
+    /// Slots that consumers have given back and that wait for the device to be idle: a [`Gpu::sweep`] brings
+    /// them.
+    #[must_use]
+    pub fn returning(&self) -> u32 {
+        self.shared.returning.load(Ordering::Relaxed)
+    }
+
+    /// Slots that are given up because the driver cannot say when they may be reused.
     #[must_use]
     pub fn retired(&self) -> u32 {
         self.shared.retired.load(Ordering::Relaxed)
@@ -172,10 +200,14 @@ impl Held {
         self.slot.as_ref().map_or(0, Slot::len)
     }
 
-    /// The slot never goes back: the driver failed to record when it may be written again, so
-    /// nothing can order its reuse. Its memory is leaked.
-    fn retire(&mut self) {
-        if let Some(slot) = self.slot.take() {
+    /// The slot goes back once the device is idle, since no event says when it may be written again. Where the
+    /// driver cannot tell that either, it never does: its memory is leaked.
+    fn return_when_idle(&mut self) {
+        let Some(slot) = self.slot.take() else { return };
+        let gpu = &self.shared.gpu;
+        if gpu.driver().records_all() {
+            gpu.keep_until_idle(Box::new(Returning::new(slot, &self.shared)));
+        } else {
             self.shared.retired.fetch_add(1, Ordering::Relaxed);
             Box::leak(Box::new(slot));
         }
@@ -235,13 +267,14 @@ impl Filling {
     /// Everything that fills its first `len` bytes has been enqueued. Does not block.
     ///
     /// # Errors
-    /// [`GpuError::Driver`]; the slot is retired.
+    /// [`GpuError::Driver`]; the slot goes back once the device is idle.
     ///
     /// # Panics
     /// When the slot has fewer bytes: a mistake of the caller, who has written behind it.
     pub fn finish(mut self, len: usize) -> Result<DeviceBatch, GpuError> {
         assert!(len <= self.room(), "{len} bytes in a slot of {}", self.room());
-        let ready = Arc::new(self.stream.record().inspect_err(|_| self.held.retire())?);
+        let ready = self.stream.record();
+        let ready = Arc::new(ready.inspect_err(|_| self.held.return_when_idle())?);
         let Held { at, uses, shared, .. } = &self.held;
         // It came after all uses before it: `begin` waited for them.
         uses.replace(Arc::clone(&ready));
@@ -260,7 +293,7 @@ impl Drop for Filling {
         }
         match self.stream.record() {
             Ok(event) => self.held.uses.add(Arc::new(event)),
-            Err(_) => self.held.retire(),
+            Err(_) => self.held.return_when_idle(),
         }
     }
 }
@@ -377,6 +410,22 @@ impl DeviceBatch {
         self.note(after);
     }
 
+    /// Ends all use of it, wherever that is: the slot may be written once the device has passed all that any
+    /// library of this process has enqueued by the next [`Gpu::sweep`]. For consumers that work on streams which
+    /// they do not name, or end before the batch does. Does not block, and calls no driver.
+    pub fn release_when_idle(mut self) {
+        self.end_lending();
+        self.read_on.clear();
+        self.held.return_when_idle();
+    }
+
+    fn end_lending(&mut self) {
+        if !self.lent_to.is_empty() {
+            self.held.shared.lent.fetch_sub(1, Ordering::Relaxed);
+            self.lent_to.clear();
+        }
+    }
+
     fn note(&mut self, stream: ConsumerStream) {
         if self.lent_to.is_empty() {
             self.held.shared.lent.fetch_add(1, Ordering::Relaxed);
@@ -396,12 +445,10 @@ impl Drop for DeviceBatch {
             // streams are in it.
             match unsafe { self.held.shared.gpu.record(stream) } {
                 Ok(event) => self.held.uses.add(Arc::new(event)),
-                Err(_) => self.held.retire(),
+                Err(_) => self.held.return_when_idle(),
             }
         }
-        if !self.lent_to.is_empty() {
-            self.held.shared.lent.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.end_lending();
     }
 }
 

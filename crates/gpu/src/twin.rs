@@ -290,6 +290,10 @@ impl Driver for Twin {
         Ok(())
     }
 
+    fn records_all(&self) -> bool {
+        true
+    }
+
     unsafe fn record_all(&self, _: EventId) -> Result<(), GpuError> {
         Ok(())
     }

@@ -181,7 +181,16 @@ fn a_slot_that_another_library_copies_from_comes_back_after_its_stream() {
     assert_eq!((gpu.sweep(), ring.free()), (1, 1));
     fake.run_all();
     assert_eq!((gpu.sweep(), ring.free()), (0, 2));
+    // An end that is not recorded is that of everything.
+    let slot = ring.take(Duration::ZERO).unwrap();
+    fake.fail_next("record");
+    gpu.keep_until(ConsumerStream::DEFAULT, Box::new(slot)).unwrap();
+    assert_eq!((gpu.sweep(), ring.free()), (1, 1));
+    fake.run_all();
+    assert_eq!((gpu.sweep(), ring.free()), (0, 2));
     // Where nothing says when it is over, it stays out for good.
+    let fake = Arc::new(Fake::default().without_record_all());
+    let gpu = Gpu::new(fake.clone()).unwrap();
     let slot = ring.take(Duration::ZERO).unwrap();
     fake.fail_next("record");
     gpu.keep_until(ConsumerStream::DEFAULT, Box::new(slot)).unwrap_err();

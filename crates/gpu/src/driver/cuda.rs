@@ -275,6 +275,10 @@ impl Driver for Cuda {
         self.within_context(|api| unsafe { api.record(event.0, stream.0) })
     }
 
+    fn records_all(&self) -> bool {
+        self.api.records_contexts()
+    }
+
     unsafe fn record_all(&self, event: EventId) -> Result<(), GpuError> {
         let own = (self.device, self.context);
         // SAFETY: the caller's promise; `self` retains the context.

@@ -33,6 +33,7 @@ pub type Kernel = Box<dyn Fn(&mut Memory, &[Vec<u8>]) + Send>;
 #[derive(Debug)]
 pub struct Fake {
     card: Card,
+    records_all: bool,
     state: Mutex<State>,
 }
 
@@ -55,7 +56,13 @@ impl Fake {
             memory_bytes: memory_bytes as u64,
             numa_node: None,
         };
-        Self { card, state: Mutex::new(State::new(memory_bytes)) }
+        Self { card, records_all: true, state: Mutex::new(State::new(memory_bytes)) }
+    }
+
+    /// The same as a driver that cannot tell when everything is done, as CUDA's before 12.5.
+    #[must_use]
+    pub fn without_record_all(self) -> Self {
+        Self { records_all: false, ..self }
     }
 
     /// Adds a kernel whose arguments have these sizes in bytes.
@@ -233,8 +240,17 @@ impl Driver for Fake {
         Ok(())
     }
 
+    fn records_all(&self) -> bool {
+        self.records_all
+    }
+
     unsafe fn record_all(&self, event: EventId) -> Result<(), GpuError> {
-        self.called("record_all")?.record_all(event);
+        let call = "record_all";
+        let mut state = self.called(call)?;
+        if !self.records_all {
+            return Err(GpuError::Driver { call, why: "it cannot".to_owned() });
+        }
+        state.record_all(event);
         Ok(())
     }
 

@@ -50,7 +50,8 @@ pub struct Refused {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// No device slot is free. Where consumers have all of them this stays so until one is released.
+    /// No device slot is free. Where consumers have all of them this stays so until one is released; others
+    /// come by themselves.
     #[error(
         "all {slots} device slots are taken, {lent} of them by consumers; release batches, \
          or configure more slots"

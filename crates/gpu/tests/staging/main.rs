@@ -7,12 +7,14 @@ mod threads;
 mod world;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bothends_gpu::driver::Driver;
+use bothends_gpu::driver::fake::Fake;
 use bothends_gpu::kinds::PageLocked;
-use bothends_gpu::owners::ConsumerStream;
-use bothends_gpu::staging::{DeviceFeed, DeviceSlots, Refusal};
+use bothends_gpu::owners::{ConsumerStream, Gpu, Stream};
+use bothends_gpu::staging::{DeviceBatch, DeviceFeed, DeviceSlots, Refusal};
 use bothends_slots::{Heap, Ring, RingConfig};
 
 use naive::Fault;
@@ -216,19 +218,63 @@ fn a_driver_that_fails_costs_slots_and_no_bytes() {
 }
 
 #[test]
-fn a_slot_whose_end_cannot_be_recorded_is_retired() {
+fn a_slot_whose_end_is_not_recorded_comes_back_when_the_device_is_idle() {
     let (fake, gpu) = world::gpu();
     let slots = DeviceSlots::new(&gpu, TWO).unwrap();
     let stream = gpu.stream().unwrap();
-    let begin = || slots.take(Duration::ZERO).unwrap().begin(&stream);
+    fails_to_record(&fake, &slots, &stream);
+    assert_eq!((slots.returning(), slots.retired()), (2, 0));
+    assert_eq!((slots.ring().free(), slots.lent()), (0, 0));
+    gpu.sweep();
+    assert_eq!(slots.ring().free(), 0, "the device has not passed the work yet");
+    fake.run_all();
+    gpu.sweep();
+    assert_eq!((slots.ring().free(), slots.returning()), (2, 0));
+    assert_eq!(fake.wrongs(), Vec::<String>::new());
+}
+
+#[test]
+fn where_nothing_tells_that_it_is_idle_such_a_slot_is_retired() {
+    let fake = Arc::new(Fake::default().without_record_all());
+    let gpu = Gpu::new(fake.clone()).unwrap();
+    let slots = DeviceSlots::new(&gpu, TWO).unwrap();
+    fails_to_record(&fake, &slots, &gpu.stream().unwrap());
+    assert_eq!((slots.returning(), slots.retired()), (0, 2));
+    assert_eq!((slots.ring().free(), slots.lent()), (0, 0));
+}
+
+/// The driver fails to record the end of the filling of one slot, and of the use of another.
+fn fails_to_record(fake: &Fake, slots: &DeviceSlots, stream: &Stream) {
+    let begin = || slots.take(Duration::ZERO).unwrap().begin(stream);
     fake.fail_next("record");
     begin().unwrap().finish(64).unwrap_err();
-    assert_eq!((slots.retired(), slots.ring().free()), (1, 1));
     let mut batch = begin().unwrap().finish(64).unwrap();
     batch.lend(ConsumerStream::DEFAULT).unwrap();
     fake.fail_next("record");
     drop(batch);
-    assert_eq!((slots.retired(), slots.ring().free(), slots.lent()), (2, 0, 0));
+}
+
+/// What consumers have given back is not theirs, and no stream of theirs is asked about it: it may have ended.
+#[test]
+fn a_batch_that_is_given_back_until_the_device_is_idle_is_not_lent_any_more() {
+    let (fake, gpu) = world::gpu();
+    let ring = Ring::of(&PageLocked::of(&gpu), RingConfig { n_slots: 3, ..TWO }).unwrap();
+    let mut feed = DeviceFeed::new(&gpu, TWO).unwrap();
+    let host = || ring.take(Duration::ZERO).unwrap().host().unwrap();
+    let mut both = [(); 2].map(|()| feed.submit(host(), 64).unwrap());
+    both.iter_mut().for_each(|batch| batch.lend(ConsumerStream::DEFAULT).unwrap());
+    let n_enqueued = fake.counts().enqueued;
+    both.into_iter().for_each(DeviceBatch::release_when_idle);
+    assert_eq!(fake.counts().enqueued, n_enqueued, "no driver is called");
+    let slots = feed.slots().clone();
+    assert_eq!((slots.lent(), slots.returning()), (0, 2));
+    let refused = feed.submit(host(), 64).unwrap_err();
+    assert_eq!(refused.why, Refusal::Full { lent: 0, slots: 2 });
+    assert!(!refused.why.is_starved(), "they come by themselves");
+    fake.run_all();
+    gpu.sweep();
+    assert_eq!((slots.ring().free(), slots.returning()), (2, 0));
+    assert_eq!(fake.wrongs(), Vec::<String>::new());
 }
 
 #[test]

@@ -329,6 +329,11 @@ impl Api {
         check("cuEventRecord", code)
     }
 
+    /// Whether [`Self::record_context`] is there.
+    pub(super) fn records_contexts(self) -> bool {
+        self.records_contexts
+    }
+
     /// Records the end of what all of a context's streams have.
     pub(super) unsafe fn record_context(self, event: u64, context: u64) -> Called<()> {
         if !self.records_contexts {
