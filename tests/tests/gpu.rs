@@ -254,7 +254,8 @@ fn nothing_waits_for_a_device_that_is_late() -> Result<()> {
 /// it is the device that is blamed.
 #[test]
 fn a_device_that_hangs_is_told_of() -> Result<()> {
-    let (fake, target) = still();
+    let fake = Arc::new(Fake::default());
+    let target = GpuTarget::over_within(fake.clone(), Duration::from_secs(1))?;
     let mut loader = open(&json!({"memory": 3}))?;
     let deal = loader.begin_on(&target, 1)?;
     let began = Instant::now();

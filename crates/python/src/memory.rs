@@ -136,8 +136,10 @@ impl Drop for Loan {
         if !self.home.is_here() {
             // The memory belongs to the parent process, and so does the driver.
             let _ = ManuallyDrop::new(batch);
-        } else if *self.is_used_anywhere.get_mut() {
-            self.target.keep_until_idle(Box::new(batch));
+        } else if let Some(batch) = batch
+            && *self.is_used_anywhere.get_mut()
+        {
+            batch.release_when_idle();
         }
     }
 }

@@ -18,6 +18,7 @@ use crossbeam::channel::Receiver;
 
 use crate::error::RuntimeError;
 use crate::handover::batch::Batch;
+use crate::handover::epoch::lack::Keeper;
 use crate::handover::epoch::{Epoch, Polled};
 use crate::run::checkpoint::Consumed;
 use crate::runtime::host::EpochOptions;
@@ -65,8 +66,8 @@ struct Table {
 /// How a consumer asks.
 #[derive(Debug, Clone, Copy)]
 enum Asks {
-    /// It waits for so long.
-    Waits(Duration),
+    /// It waits for so long, where the slots of batches that it was given are kept by that one.
+    Waits(Duration, Keeper),
     /// It looks, and has something else to do meanwhile: that is no wait of its.
     Looks,
 }
@@ -153,17 +154,18 @@ impl Deal {
         patience: Duration,
     ) -> Result<Polled, RuntimeError> {
         let take = |table: &mut Table, batch: &Batch| table.take(consumer, batch);
-        self.next(consumer, Asks::Waits(patience), take)
+        self.next(consumer, Asks::Waits(patience, Keeper::Consumers), take)
     }
 
     /// As [`Self::poll`], for one who has something to do with the batch before its consumer gets it: it
-    /// counts as taken once [`Self::mark`] has been called.
+    /// counts as taken once [`Self::mark`] has been called. The slots of earlier ones are kept by `keeper`.
     pub(crate) fn poll_ahead(
         &self,
         consumer: u32,
-        patience: Duration,
+        (patience, keeper): (Duration, Keeper),
     ) -> Result<Polled, RuntimeError> {
-        self.next(consumer, Asks::Waits(patience), |table, _| table.put_ahead(consumer))
+        let asks = Asks::Waits(patience, keeper);
+        self.next(consumer, asks, |table, _| table.put_ahead(consumer))
     }
 
     /// The same where a batch lies ready; that none does is no wait of the consumer's.
@@ -252,7 +254,7 @@ impl Deal {
             };
             drop(table);
             let asks = match asks {
-                Asks::Waits(_) => Asks::Waits(left.min(PATIENCE)),
+                Asks::Waits(_, keeper) => Asks::Waits(left.min(PATIENCE), keeper),
                 Asks::Looks => Asks::Looks,
             };
             table = self.fetch(epoch, consumer, asks)?;
@@ -295,7 +297,7 @@ impl Deal {
     ) -> Result<MutexGuard<'_, Table>, RuntimeError> {
         let mut fetching = Fetching { deal: self, consumer, is_done: false };
         let polled = match asks {
-            Asks::Waits(patience) => epoch.poll_batch(patience),
+            Asks::Waits(patience, keeper) => epoch.poll_while_kept(patience, keeper),
             Asks::Looks => epoch.look_for_batch(),
         };
         fetching.is_done = true;
@@ -313,7 +315,7 @@ impl Deal {
             Ok(Polled::Batch(_) | Polled::Pending) => {}
             // The end is for a consumer that asks for it: whoever looks ahead has a batch to work on still.
             Ok(Polled::End) => {
-                if table.state == DealState::Open && matches!(asks, Asks::Waits(_)) {
+                if table.state == DealState::Open && matches!(asks, Asks::Waits(..)) {
                     table.state = DealState::Ended;
                 }
             }
@@ -427,7 +429,7 @@ impl Table {
 impl Asks {
     fn patience(self) -> Duration {
         match self {
-            Self::Waits(patience) => patience,
+            Self::Waits(patience, _) => patience,
             Self::Looks => Duration::ZERO,
         }
     }

@@ -3,6 +3,8 @@
 //! What makes its batches outlives it (`runtime/engine.rs`); its own is a thread that hands over
 //! (`handover/finish.rs`). How it ends is in `threads/shutdown.rs`.
 
+pub(crate) mod lack;
+
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,15 +19,14 @@ use crate::collect::underway::{Collected, EpochNumber};
 use crate::error::RuntimeError;
 use crate::handover::account::FeedAccount;
 use crate::handover::batch::Batch;
+use crate::handover::gpu::target::GpuTarget;
 use crate::runtime::engine::Lent;
 use crate::threads::home::Home;
 use crate::threads::join::{LEAVE_AFTER, join_by, note_left};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::{ThreadSeconds, ThreadTimes};
 
-/// How long the consumer waits with nothing under way before it is told that it keeps every
-/// slot itself.
-pub(crate) const STARVED_AFTER: Duration = Duration::from_secs(2);
+use self::lack::{Keeper, Lack};
 
 /// The way to the collector.
 #[derive(Debug)]
@@ -66,9 +67,13 @@ pub struct Epoch {
     /// Those that have not been handed over.
     pub(crate) n_left: u32,
     pub(crate) slots: u32,
+    /// The GPU that its batches go to, or are pinned for.
+    pub(crate) gpu: Option<GpuTarget>,
     pub(crate) stall: Stall,
     /// Since when the consumer waits without a break, over all its calls.
     pub(crate) waiting_since: Option<Instant>,
+    /// Why nothing goes on meanwhile.
+    pub(crate) lack: Lack,
     pub(crate) ended: bool,
 }
 
@@ -121,6 +126,15 @@ impl Epoch {
     /// # Errors
     /// As [`Self::next_batch`].
     pub fn poll_batch(&mut self, patience: Duration) -> Result<Polled, RuntimeError> {
+        self.poll_while_kept(patience, Keeper::Consumers)
+    }
+
+    /// The same where the slots of batches that have left the epoch are kept by that one.
+    pub(crate) fn poll_while_kept(
+        &mut self,
+        patience: Duration,
+        keeper: Keeper,
+    ) -> Result<Polled, RuntimeError> {
         if self.ended {
             return Ok(Polled::End);
         }
@@ -135,6 +149,7 @@ impl Epoch {
             match received {
                 Ok(batch) => {
                     self.waiting_since = None;
+                    self.lack = Lack::default();
                     self.ended = batch.is_err();
                     self.n_left = self.n_left.saturating_sub(1);
                     return batch.map(Polled::Batch);
@@ -153,16 +168,27 @@ impl Epoch {
                     };
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    let has_waited = waiting_since.elapsed() > STARVED_AFTER;
-                    if has_waited && self.waits.is_starved() {
+                    let is_starved = self.waits.is_starved();
+                    let keeper = is_starved.then(|| self.keeper(keeper));
+                    let what = (self.gpu.as_ref(), self.slots);
+                    let times = (waiting_since, Instant::now());
+                    if let Some(error) = self.lack.look(keeper, times, what) {
                         self.ended = true;
-                        return Err(RuntimeError::Starved { slots: self.slots });
+                        return Err(error);
                     }
                     if left <= PATIENCE {
                         return Ok(Polled::Pending);
                     }
                 }
             }
+        }
+    }
+
+    /// Who keeps slots: what was given back for the device to be done with comes by itself.
+    fn keeper(&self, otherwise: Keeper) -> Keeper {
+        match &self.gpu {
+            Some(gpu) if gpu.sweep() > 0 => Keeper::Device,
+            Some(_) | None => otherwise,
         }
     }
 
@@ -173,6 +199,7 @@ impl Epoch {
         let polled = self.poll_batch(Duration::ZERO);
         if matches!(polled, Ok(Polled::Pending)) {
             self.waiting_since = waiting_since;
+            self.lack = Lack::default();
         }
         polled
     }

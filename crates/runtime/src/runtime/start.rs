@@ -16,6 +16,7 @@ use crate::collect::underway::Brief;
 use crate::devices::emulator::DeviceProcess;
 use crate::error::RuntimeError;
 use crate::handover::account::FeedAccount;
+use crate::handover::epoch::lack::Lack;
 use crate::handover::epoch::{Epoch, Ways};
 use crate::handover::finish::damages::More;
 use crate::handover::finish::mix::{MixedBy, Mixing};
@@ -58,10 +59,8 @@ impl Runtime {
         let (ready_in, ready) = bounded(READY_ROOM);
         let (moments_in, moments) = bounded(MOMENT_ROOM);
         let account = Arc::new(Mutex::new(FeedAccount::default()));
-        let (shared, commands) = {
-            let engine = self.engine()?;
-            (engine.shared.clone(), engine.commands.clone())
-        };
+        let engine = self.engine()?;
+        let (shared, commands) = (engine.shared.clone(), engine.commands.clone());
         let stop = shared.stop.of_epoch();
         let feed = Feed {
             maker: Maker {
@@ -117,7 +116,9 @@ impl Runtime {
             slots: self.rings.front.n_slots(),
             stall: Stall::default(),
             home: Home::here(),
+            gpu: self.ends.now.target().cloned(),
             waiting_since: None,
+            lack: Lack::default(),
             ended: false,
         })
     }

@@ -111,6 +111,13 @@ impl GpuBatch {
         self.memory.release(after);
     }
 
+    /// Ends all use of it, as dropping it does, wherever it is used: its memory is written again once the device
+    /// has passed all that any library of this process has enqueued by the next [`GpuTarget::sweep`]. Does not
+    /// block, and calls no driver. Of use where [`GpuTarget::can_tell_idle`].
+    pub fn release_when_idle(self) {
+        self.memory.release_when_idle();
+    }
+
     /// Blocks until the device has made it, `limit` at most: for a consumer that does not work on a stream.
     ///
     /// # Errors

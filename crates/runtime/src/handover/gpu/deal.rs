@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use crate::error::RuntimeError;
 use crate::handover::batch::Batch;
 use crate::handover::deal::Deal;
-use crate::handover::epoch::{Polled, STARVED_AFTER};
+use crate::handover::epoch::Polled;
+use crate::handover::epoch::lack::Lack;
 use crate::handover::gpu::batch::GpuBatch;
 use crate::handover::gpu::feed::{GpuFeed, Refused};
 use crate::threads::shutdown::PATIENCE;
@@ -44,8 +45,8 @@ pub enum GpuPolled {
 #[derive(Debug, Default)]
 struct Seat {
     next: Next,
-    /// Since when it waits for a slot on the device.
-    full_since: Option<Instant>,
+    /// Why it waits for a slot on the device.
+    lack: Lack,
 }
 
 /// Its next batch.
@@ -73,7 +74,8 @@ impl GpuDeal {
     ///
     /// # Errors
     /// As [`Deal::poll`]; [`RuntimeError::Gpu`], which ends the epoch. [`RuntimeError::Starved`] where consumers
-    /// keep all of the device's slots for two seconds; ask again once one has been given back.
+    /// keep all of the device's slots for two seconds; ask again once one has been given back. Slots that the
+    /// device keeps, because it has not passed what uses them, are waited for, and after 60 s the device is late.
     ///
     /// # Panics
     /// When there is no such consumer.
@@ -107,15 +109,14 @@ impl GpuDeal {
                     self.feed.wait_for_slot(left.min(PATIENCE));
                 }
                 Next::Nothing => {
-                    let patience = self.feed.at_most(left);
-                    match self.deal.poll_ahead(consumer, patience) {
+                    match self.deal.poll_ahead(consumer, self.feed.at_most(left)) {
                         Ok(Polled::Batch(batch)) => seat.next = Next::Made(batch),
                         Ok(Polled::End) => return Ok(GpuPolled::End),
                         Ok(Polled::Pending) if left.is_zero() => {
                             return Ok(GpuPolled::Pending);
                         }
                         Ok(Polled::Pending) => {}
-                        Err(error) => return Err(self.feed.blamed(error)),
+                        Err(error) => return Err(error),
                     }
                 }
             }
@@ -176,17 +177,20 @@ impl GpuDeal {
         }
         match self.feed.upload(batch) {
             Ok(batch) => {
-                *seat = Seat { next: Next::Uploaded(batch), full_since: None };
+                *seat = Seat { next: Next::Uploaded(batch), lack: Lack::default() };
                 Ok(true)
             }
-            Err(Refused::Full(batch)) => {
+            Err(Refused::Full(batch, keeper)) => {
                 seat.next = Next::Made(*batch);
-                let since = *seat.full_since.get_or_insert_with(Instant::now);
-                if since.elapsed() > STARVED_AFTER {
-                    seat.full_since = None;
-                    return Err(RuntimeError::Starved { slots: self.feed.n_slots() });
+                let what = (Some(self.feed.target()), self.feed.n_slots());
+                let now = Instant::now();
+                let error = seat.lack.look(Some(keeper), (now, now), what);
+                let is_late = matches!(error, Some(RuntimeError::Gpu { .. }));
+                if is_late {
+                    seat.next = Next::Nothing;
+                    self.deal.fail(consumer);
                 }
-                Ok(false)
+                error.map_or(Ok(false), Err)
             }
             Err(Refused::Failed(error)) => {
                 self.deal.fail(consumer);
@@ -200,7 +204,7 @@ impl GpuDeal {
         seat.next = match self.deal.look_ahead(consumer) {
             Ok(Polled::Batch(batch)) => match self.feed.upload(batch) {
                 Ok(batch) => Next::Uploaded(batch),
-                Err(Refused::Full(batch)) => Next::Made(*batch),
+                Err(Refused::Full(batch, _)) => Next::Made(*batch),
                 Err(Refused::Failed(error)) => {
                     self.deal.fail(consumer);
                     Next::Failed(error)

@@ -17,7 +17,7 @@ use bothends_slots::{HostSlot, Ring, RingConfig};
 use crate::collect::bell::Bell;
 use crate::error::RuntimeError;
 use crate::handover::batch::{Batch, Left};
-use crate::handover::epoch::STARVED_AFTER;
+use crate::handover::epoch::lack::Keeper;
 use crate::handover::gpu::batch::GpuBatch;
 use crate::handover::gpu::target::GpuTarget;
 
@@ -28,6 +28,9 @@ const COPY_LOOK: Duration = Duration::from_millis(2);
 /// Slots that batches are copied through on the host where the slots that they are made in could not be
 /// pinned: one is filled while the other is copied.
 const BOUNCES: u32 = 2;
+
+/// Why a batch is refused while both are being copied from.
+const NO_BOUNCE: Refusal = Refusal::Full { lent: 0, slots: BOUNCES };
 
 /// What batches are, and how many the device has room for.
 #[derive(Debug, Clone)]
@@ -81,8 +84,8 @@ enum Uploads {
 /// A batch that was not uploaded.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// There is no slot for it at this moment; here it is.
-    Full(Box<Batch>),
+    /// There is no slot for it at this moment, since that one keeps them; here it is.
+    Full(Box<Batch>, Keeper),
     /// It is lost.
     Failed(RuntimeError),
 }
@@ -157,17 +160,38 @@ impl GpuFeed {
             Err(refused) => Err(match *refused {
                 staging::Refused {
                     host: Some(slot),
-                    why: Refusal::Full { slots, .. },
+                    why: why @ Refusal::Full { slots, .. },
                 } if slots > 0 => {
-                    Refused::Full(Box::new(Batch { slot, rows, further, left, ..batch }))
+                    let batch = Batch { slot, rows, further, left, ..batch };
+                    Refused::Full(Box::new(batch), self.keeper(&why))
                 }
                 staging::Refused { why, .. } => Refused::Failed(self.failed(why)),
             }),
         }
     }
 
-    /// Gives host slots back whose copies have passed. Does not wait for the device.
+    /// The GPU.
+    pub(crate) fn target(&self) -> &GpuTarget {
+        &self.target
+    }
+
+    /// Who keeps the slots for want of which an upload was refused.
+    fn keeper(&self, why: &Refusal) -> Keeper {
+        // The other slots to copy through are being copied from.
+        let is_bounce = *why == NO_BOUNCE;
+        if is_bounce || self.slots.returning() > 0 {
+            Keeper::Device
+        } else {
+            Keeper::Consumers
+        }
+    }
+
+    /// Gives slots back that the device is done with, the host's whose copies have passed and those that
+    /// wait until it is idle. Does not wait for the device.
     pub(crate) fn poll(&self) -> Result<(), RuntimeError> {
+        if self.slots.returning() > 0 {
+            self.target.sweep();
+        }
         let mut ways = self.ways();
         let before = ways.uploads.n_copying();
         if before == 0 {
@@ -180,8 +204,11 @@ impl GpuFeed {
         Ok(())
     }
 
-    /// Waits until the consumers have given a slot back, `patience` at most.
+    /// Waits until the consumers have given a slot back, `patience` at most; where it is the device that gives
+    /// them back, until it is to be asked again.
     pub(crate) fn wait_for_slot(&self, patience: Duration) {
+        let is_with_device = self.slots.returning() > 0;
+        let patience = if is_with_device { patience.min(COPY_LOOK) } else { patience };
         if let Some(slot) = self.slots.take(patience) {
             drop(slot);
             // There is one, so it is a slot on the host that is missing.
@@ -189,24 +216,13 @@ impl GpuFeed {
         }
     }
 
-    /// How long to wait for the host at once, of so long: what is being copied may be what it waits for.
-    pub(crate) fn at_most(&self, patience: Duration) -> Duration {
+    /// How long to wait for the host at once, of so long, and who keeps its slots: what is being copied may be
+    /// what it waits for.
+    pub(crate) fn at_most(&self, patience: Duration) -> (Duration, Keeper) {
         match self.ways().uploads.n_copying() {
-            0 => patience,
-            _ => patience.min(COPY_LOOK),
+            0 => (patience, Keeper::Consumers),
+            _ => (patience.min(COPY_LOOK), Keeper::Device),
         }
-    }
-
-    /// Who is to blame for an error of the host's: where no slot is free because the device does not copy, that
-    /// is not the consumer.
-    pub(crate) fn blamed(&self, error: RuntimeError) -> RuntimeError {
-        let is_copying = self.ways().uploads.n_copying() > 0;
-        if is_copying && matches!(error, RuntimeError::Starved { .. }) {
-            let (what, seconds) =
-                ("the copies of batches to it", STARVED_AFTER.as_secs());
-            return self.target.failed(GpuError::Late { what, seconds });
-        }
-        error
     }
 
     fn failed(&self, why: Refusal) -> RuntimeError {
@@ -237,8 +253,8 @@ impl Ways {
         };
         let bounce = bounces.take(Duration::ZERO).and_then(|bounce| bounce.host().ok());
         let Some(mut bounce) = bounce else {
-            let why = Refusal::Full { lent: 0, slots: BOUNCES };
-            return Err(Box::new(staging::Refused { host: Some(slot), why }));
+            let refused = staging::Refused { host: Some(slot), why: NO_BOUNCE };
+            return Err(Box::new(refused));
         };
         bounce[..len].copy_from_slice(&slot[..len]);
         self.uploads.send(bounce, len, left).map_err(|mut refused| {

@@ -27,9 +27,15 @@ pub struct GpuTarget(Arc<Target>);
 struct Target {
     name: String,
     gpu: Gpu,
+    /// How long work on it may take.
+    patience: Duration,
     /// Whether it might be read into from a drive.
     is_cuda: bool,
 }
+
+/// How long the device may keep memory that batches wait for, if nobody says otherwise: far longer than a step of
+/// training, which is what such memory waits for. What takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The GPUs that are open, each with the process that opened it: they stay so, as they do with PyTorch. What
 /// one loader leaves for the device to be done with, the next one frees.
@@ -54,7 +60,8 @@ impl GpuTarget {
         }
         let opened = Cuda::open(index, kernels::PTX).and_then(|driver| {
             let gpu = Gpu::new(Arc::new(driver))?;
-            Ok(Self(Arc::new(Target { name: name.clone(), gpu, is_cuda: true })))
+            let (name, patience, is_cuda) = (name.clone(), PATIENCE, true);
+            Ok(Self(Arc::new(Target { name, gpu, patience, is_cuda })))
         });
         let target: Self = opened.map_err(|why| RuntimeError::Gpu { gpu: name, why })?;
         open.push((id.0, id.1, target.clone()));
@@ -67,9 +74,21 @@ impl GpuTarget {
     /// # Errors
     /// [`RuntimeError::Gpu`].
     pub fn over(driver: Arc<dyn Driver>) -> Result<Self, RuntimeError> {
+        Self::over_within(driver, PATIENCE)
+    }
+
+    /// The same with another time, otherwise 60 s, after which a device that keeps the memory of batches is
+    /// taken to hang.
+    ///
+    /// # Errors
+    /// As [`Self::over`].
+    pub fn over_within(
+        driver: Arc<dyn Driver>,
+        patience: Duration,
+    ) -> Result<Self, RuntimeError> {
         let name = driver.card().name.clone();
         match Gpu::new(driver) {
-            Ok(gpu) => Ok(Self(Arc::new(Target { name, gpu, is_cuda: false }))),
+            Ok(gpu) => Ok(Self(Arc::new(Target { name, gpu, patience, is_cuda: false }))),
             Err(why) => Err(RuntimeError::Gpu { gpu: name, why }),
         }
     }
@@ -109,7 +128,8 @@ impl GpuTarget {
 
     /// Keeps something until the device has passed everything that any library of this process has enqueued
     /// on it by the next [`Self::sweep`]: a batch in pinned memory that copies of code that we do not know
-    /// may read. Calls no driver. Of use where [`Self::can_tell_idle`].
+    /// may read. Calls no driver. Of use where [`Self::can_tell_idle`]. A [`crate::GpuBatch`] has
+    /// `release_when_idle` for that, which counts it as given back.
     pub fn keep_until_idle(&self, what: Box<dyn Send>) {
         self.0.gpu.keep_until_idle(what);
     }
@@ -150,6 +170,17 @@ impl GpuTarget {
 
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// How long it may keep memory that batches wait for.
+    pub(crate) fn patience(&self) -> Duration {
+        self.0.patience
+    }
+
+    /// It has kept it for longer.
+    pub(crate) fn is_late(&self) -> RuntimeError {
+        let seconds = self.0.patience.as_secs();
+        self.failed(GpuError::Late { what: "its work on earlier batches", seconds })
     }
 
     pub(crate) fn failed(&self, why: GpuError) -> RuntimeError {
