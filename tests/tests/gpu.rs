@@ -220,6 +220,16 @@ fn a_driver_that_lacks_something_says_so_and_the_host_goes_on() -> Result<()> {
     device.ensure_sound()
 }
 
+/// A card on which no kernel runs gets batches that the host has finished.
+#[test]
+fn an_old_card_gets_what_the_host_has_finished() -> Result<()> {
+    let target = GpuTarget::over(Arc::new(Fake::default().of_capability((7, 0))))?;
+    let finished = json!({"output": "f32"});
+    let mut loader = open(&finished)?;
+    ensure!(rest(&*loader.begin_on(&target, 1)?, 0)? == whole(&finished)?);
+    Ok(())
+}
+
 // ---- late devices, slow consumers ----------------------------------------------------------
 
 #[test]

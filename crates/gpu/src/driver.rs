@@ -265,7 +265,7 @@ pub trait Driver: Debug + Send + Sync {
     /// One of the kernels in `kernels/`, by the name it has there.
     ///
     /// # Errors
-    /// [`GpuError::Driver`] where there is none of that name.
+    /// [`GpuError::Driver`] where there is none of that name, [`GpuError::Unavailable`] of a device that runs none.
     fn kernel(&self, name: &'static CStr) -> Result<KernelId, GpuError>;
 
     /// Enqueues a kernel. Each argument points to a value of the type that the kernel's

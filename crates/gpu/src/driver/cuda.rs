@@ -36,6 +36,7 @@ pub use self::place::Places;
 use super::{Address, Card, Driver, EventId, KernelId, Launch, StreamId};
 use crate::GpuError;
 use crate::driver::deadline::within;
+use crate::kernels::lacking;
 
 /// The oldest driver that loads our kernels: PTX 8.4 came with CUDA 12.4 (driver 550).
 const OLDEST_DRIVER: u32 = 12_040;
@@ -52,8 +53,8 @@ pub struct Cuda {
     device: c_int,
     /// The primary context, retained until this is dropped.
     context: u64,
-    /// The kernels; `None` where no PTX was given.
-    module: Option<u64>,
+    /// The kernels; why there are none where no PTX was given, or the card is too old for it.
+    module: Result<u64, String>,
     card: Card,
     kernels: Mutex<BTreeMap<&'static CStr, KernelId>>,
     everywhere: Everywhere,
@@ -63,7 +64,8 @@ pub struct Cuda {
 
 impl Cuda {
     /// Opens the device number `ordinal` of those that `CUDA_VISIBLE_DEVICES` shows, with the
-    /// kernels in `ptx`; an empty text means none. Blocks while the driver initialises
+    /// kernels in `ptx`; an empty text means none, and so does a card that is too old for them: it copies, and
+    /// says why where a kernel is asked for. Blocks while the driver initialises
     /// (about 0.3 s, and 1 to 2 s the first time that a machine sees the kernels); gives up
     /// after 60 s.
     ///
@@ -133,16 +135,18 @@ impl Cuda {
             api,
             device,
             context,
-            module: None,
+            module: Err("no kernels were loaded".to_owned()),
             card,
             kernels: Mutex::default(),
             everywhere: Everywhere::default(),
             process: process::id(),
         };
         // From here on the context is released by dropping it.
-        if !ptx.is_empty() {
+        if let Some(why) = lacking(&cuda.card) {
+            cuda.module = Err(why);
+        } else if !ptx.is_empty() {
             let loaded = cuda.within_context(|api| api.load_module(ptx));
-            cuda.module = Some(loaded.map_err(|error| GpuError::Unavailable {
+            cuda.module = Ok(loaded.map_err(|error| GpuError::Unavailable {
                 why: format!("the kernels cannot be loaded: {error}"),
             })?);
         }
@@ -192,7 +196,7 @@ impl Drop for Cuda {
     fn drop(&mut self) {
         // In a forked child the driver must not be called; while a process ends, it answers
         // that it is gone. Either is no matter here.
-        if let Some(module) = self.module {
+        if let Ok(module) = self.module {
             // SAFETY: loaded by `open`; whoever launches holds this value.
             let _ = self.within_context(|api| unsafe { api.unload_module(module) });
         }
@@ -354,9 +358,9 @@ impl Driver for Cuda {
             return Ok(*found);
         }
         let call = "cuModuleGetFunction";
-        let Some(module) = self.module else {
-            let why = format!("no kernels were loaded, so no {}", name.to_string_lossy());
-            return Err(GpuError::Driver { call, why });
+        let module = match &self.module {
+            Ok(module) => *module,
+            Err(why) => return unavailable(why.clone()),
         };
         // SAFETY: `self` has it loaded.
         let found = self.within_context(|api| unsafe { api.function(module, name) });

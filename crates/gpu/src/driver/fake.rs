@@ -65,6 +65,13 @@ impl Fake {
         Self { records_all: false, ..self }
     }
 
+    /// The same as a card of that compute capability.
+    #[must_use]
+    pub fn of_capability(mut self, capability: (u32, u32)) -> Self {
+        self.card.capability = capability;
+        self
+    }
+
     /// Adds a kernel whose arguments have these sizes in bytes.
     pub fn add_kernel(
         &self,

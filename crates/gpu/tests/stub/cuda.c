@@ -191,7 +191,7 @@ int cuDeviceGetPCIBusId(char *name, int len, int device) {
 }
 
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
-    *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 16 ? 132 : -1;
+    *value = attribute == 75 ? (is("volta") ? 7 : 9) : attribute == 76 ? 0 : attribute == 16 ? 132 : -1;
     return is_device(device) ? SUCCESS : INVALID_DEVICE;
 }
 

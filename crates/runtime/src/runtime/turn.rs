@@ -7,6 +7,7 @@ use std::mem;
 use std::sync::Arc;
 
 use bothends_gpu::finish::feed::FinishConfig;
+use bothends_gpu::kernels::lacking;
 use bothends_gpu::kinds::PageLocked;
 use bothends_gpu::path::Report;
 use bothends_ops::Finish;
@@ -37,10 +38,7 @@ impl Runtime {
     /// Has them go there from now on: ends the threads, and makes the slots again.
     pub(crate) fn turn_to(&mut self, end: End) -> Result<(), RuntimeError> {
         self.stop_engine();
-        let left = match &end {
-            End::Gpu(_) => self.left_for_gpu(),
-            End::Host | End::PageLocked(_) => None,
-        };
+        let left = self.left_for(&end);
         let views = self.source.pipeline.views();
         let finish = match &left {
             Some(_) => Arc::new(Finish::of_cut(views)),
@@ -119,14 +117,18 @@ impl Runtime {
             host_bytes: self.sizes.front_slot(),
             sample_bytes: self.delivered.sample_bytes(),
             view_bytes: Arc::clone(self.delivered.view_bytes()),
-            finish: self.left_for_gpu(),
+            finish: self.left_for(&self.ends.now),
             is_page_locked: self.ends.pinned.is_ok(),
         }
     }
 
-    /// What a GPU does to samples at the cut; `None` where there is nothing to do, or no kernel for some of it:
-    /// the host does it then.
-    fn left_for_gpu(&self) -> Option<FinishConfig> {
+    /// What a GPU does to samples at the cut; `None` where there is nothing to do, or no kernel for some of it,
+    /// or the card runs none: the host does it then.
+    fn left_for(&self, end: &End) -> Option<FinishConfig> {
+        match end {
+            End::Gpu(target) if lacking(target.card()).is_none() => {}
+            End::Gpu(_) | End::Host | End::PageLocked(_) => return None,
+        }
         let delivered = &self.delivered;
         let config = FinishConfig::new(
             &self.config.recipe,
