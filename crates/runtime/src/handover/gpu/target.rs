@@ -187,15 +187,17 @@ impl GpuTarget {
         RuntimeError::Gpu { gpu: self.name().to_owned(), why }
     }
 
-    /// The way from `data` to it, where slots were pinned or, for a reason, were not. Opens cuFile if
-    /// it may be of use: once per process, 10 s at most.
+    /// The way from `data` to it, where slots were pinned or, for a reason, were not. Does not open cuFile, which
+    /// nothing reads through and whose threads would stay: `doctor` does.
     pub(crate) fn path_from(&self, data: &Path, pinned: Result<(), String>) -> Report {
         Report::of(Ok(()), pinned, || {
             if !self.0.is_cuda {
                 return Err("cuFile serves NVIDIA's GPUs only".to_owned());
             }
             let guard = Guard::of_system(Ok(()), &[]);
-            Guard { data: Some(data.to_owned()), ..guard }.open()
+            let checked = Guard { data: Some(data.to_owned()), ..guard }.check();
+            let unused = || "reading through cuFile is not built yet".to_owned();
+            Err(checked.err().unwrap_or_else(unused))
         })
     }
 }
