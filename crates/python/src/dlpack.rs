@@ -87,8 +87,9 @@ impl Reader {
                 format!("stream is {handle}; it must be None, -1, or a stream of CUDA");
             return Err(PyValueError::new_err(line));
         };
-        // SAFETY: as DLPack demands, the stream belongs to the device, and the consumer keeps it
-        // until it has called the deleter.
+        // SAFETY: as DLPack demands, the stream belongs to the device. That it lives until the deleter is called
+        // DLPack leaves open: our documentation asks it of scripts, PyTorch's streams are never destroyed, and for
+        // other frameworks `_frameworks.py` has the batch released when the device is idle, which asks no stream.
         Ok(Self::On(unsafe { ConsumerStream::of_handle(handle) }))
     }
 

@@ -237,6 +237,45 @@ batches.close()
     assert said.startswith(("1 ", "2 ", "3 ")), said
 
 
+def test_cupy_may_destroy_its_stream_before_the_array(stub: Path, small: Path) -> None:
+    """Symptom: an event is recorded on a stream that is gone, as an array of CuPy's is freed."""
+    code = """
+import types
+class Stream:
+    ptr = 0
+current = Stream()
+taken = []
+def from_dlpack(array):
+    taken.append(array.__dlpack__(stream=current.ptr or 1))
+    return array
+cupy = types.ModuleType("cupy")
+cupy.from_dlpack, cupy.asarray = from_dlpack, lambda array: array
+cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: current)
+class Device:
+    def __init__(self, gpu): pass
+    def __enter__(self): pass
+    def __exit__(self, *_): pass
+cupy.cuda.Device = Device
+sys.modules["cupy"] = cupy
+batches = iter(loader(Path(sys.argv[2]), framework="cupy", device="cuda"))
+def ends(ptr):
+    'How many ends of work are recorded on a stream, and of all work, as its batch is freed.'
+    current.ptr = ptr
+    images, _ = next(batches)
+    before = records(ptr or 1), cuda.stub_context_records(0)
+    del images
+    taken.clear()
+    on_stream = records(ptr or 1) - before[0]
+    next(batches)
+    return on_stream, cuda.stub_context_records(0) - before[1]
+on_default, of_all = ends(0)
+assert on_default == 1 and of_all == 0, (on_default, of_all)
+on_own, of_all = ends(new_stream())
+assert on_own == 0 and of_all > 0, (on_own, of_all)
+"""
+    gpu_stub.run(stub, code, small)
+
+
 @pytest.mark.parametrize("options", [{"device": "cuda"}, {"pin_memory": True}], ids=["device", "pinned"])
 def test_a_closed_loader_keeps_no_memory(
     stub: Path, small: Path, options: dict[str, Any]

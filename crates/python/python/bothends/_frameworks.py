@@ -21,6 +21,9 @@ _SHARE = {
 # What "auto" takes where batches are on a GPU.
 _ON_GPU = ("torch", "jax", "cupy")
 
+# CUDA's handles of the legacy default stream and of a thread's own.
+_DEFAULT_STREAMS = (0, 1, 2)
+
 Share = Callable[[Any], Any]
 
 
@@ -101,11 +104,17 @@ def _in_torch(images: Share, gpu: int) -> Sharing:
 def _in_cupy(images: Share, gpu: int) -> Sharing:
     cupy, numpy = importlib.import_module("cupy"), importlib.import_module("numpy")
 
+    def share(array: Any) -> Any:
+        # CuPy destroys a stream with its object, and arrays may outlive it. The default ones stay.
+        if cupy.cuda.get_current_stream().ptr not in _DEFAULT_STREAMS:
+            array.release_when_idle()
+        return images(array)
+
     def to_device(array: Any) -> Any:
         with cupy.cuda.Device(gpu):
             return cupy.asarray(numpy.asarray(array))
 
-    return Sharing(images, to_device, numpy.asarray)
+    return Sharing(share, to_device, numpy.asarray)
 
 
 def _in_jax(images: Share, gpu: int) -> Sharing:
