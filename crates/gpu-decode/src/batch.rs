@@ -45,6 +45,9 @@ const BICUBIC: u32 = 2;
 /// Most inputs of an output that are worth a kernel's loop.
 const MOST_TAPS: u32 = 4096;
 
+/// Most crops of a batch: the last kernels count them by the third side of their grid, which CUDA bounds.
+const MOST_CROPS: usize = 65_535;
+
 /// What a batch may take on the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -255,6 +258,9 @@ impl Batch {
         &mut self,
         add: impl FnOnce(&mut Self) -> Result<T, NotHere>,
     ) -> Result<T, NotHere> {
+        if self.len() >= MOST_CROPS {
+            return Err(NotHere::NoRoom);
+        }
         let mark = Mark {
             lens: self.lists.lens(),
             data_bytes: self.data_bytes,

@@ -4,7 +4,7 @@
 mod support;
 
 use bothends_core::recipe::{Decision, Interpolation, Numerics};
-use bothends_gpu_decode::Batch;
+use bothends_gpu_decode::{Batch, Limits, NotHere};
 use bothends_ops::jpeg::ScanNote;
 
 use support::{Image, LIMITS, SMALL, fixtures, key, note_of, pipeline};
@@ -49,4 +49,21 @@ fn bytes_are_placed_as_they_lie_in_their_file() {
         batch.clear();
         assert!(batch.is_empty());
     }
+}
+
+/// CUDA launches no grid of more blocks along z: one crop more would have failed the launch, and lost the GPU.
+#[test]
+fn a_batch_ends_where_a_grid_does() {
+    let image = fixtures().iter().find_map(|(_, file)| Image::of(file)).unwrap();
+    let pipeline = pipeline(SMALL, Numerics::Exact, Interpolation::Bilinear);
+    let size = image.packed.size;
+    let crop = pipeline.only_crop_of(key(1), size, &mut Decision::default());
+    let crop = crop.unwrap().unwrap();
+    let limits = Limits { input_bytes: u32::MAX, scratch_bytes: u64::MAX };
+    let mut batch = Batch::new(SMALL, Numerics::Exact, limits);
+    for row in 0..65_535 {
+        batch.add_stored(row, image.blocks(), &crop).unwrap();
+    }
+    let refused = batch.add_stored(65_535, image.blocks(), &crop).unwrap_err();
+    assert_eq!((refused, batch.len()), (NotHere::NoRoom, 65_535));
 }

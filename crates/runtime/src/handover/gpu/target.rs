@@ -3,8 +3,7 @@
 //! It opens the GPU and says what is known of it. It delivers nothing (`gpu/feed.rs`).
 
 use std::path::Path;
-use std::process;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bothends_gpu::GpuError;
@@ -14,6 +13,7 @@ use bothends_gpu::kernels;
 use bothends_gpu::owners::{ConsumerStream, Gpu};
 use bothends_gpu::path::{Guard, Report};
 
+use crate::config::gpus::Opened;
 use crate::error::RuntimeError;
 use crate::handover::batch::Batch;
 
@@ -37,9 +37,9 @@ struct Target {
 /// training, which is what such memory waits for. What takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The GPUs that are open, each with the process that opened it: they stay so, as they do with PyTorch. What
-/// one loader leaves for the device to be done with, the next one frees.
-static OPEN: Mutex<Vec<(u32, u32, GpuTarget)>> = Mutex::new(Vec::new());
+/// The GPUs that are open: they stay so, as they do with PyTorch. What one loader leaves for the device to be done
+/// with, the next one frees.
+static OPEN: Opened<GpuTarget> = Opened::new();
 
 impl GpuTarget {
     /// NVIDIA's GPU number `index` of those that `CUDA_VISIBLE_DEVICES` shows, through the driver that
@@ -53,19 +53,21 @@ impl GpuTarget {
     pub fn cuda(index: u32) -> Result<Self, RuntimeError> {
         let name = format!("cuda:{index}");
         // A driver that hangs holds up those that want the same, no longer than itself.
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = (process::id(), index);
-        if let Some((.., target)) = open.iter().find(|(by, nth, _)| (*by, *nth) == id) {
-            return Ok(target.clone());
-        }
-        let opened = Cuda::open(index, kernels::PTX).and_then(|driver| {
-            let gpu = Gpu::new(Arc::new(driver))?;
-            let (name, patience, is_cuda) = (name.clone(), PATIENCE, true);
-            Ok(Self(Arc::new(Target { name, gpu, patience, is_cuda })))
-        });
-        let target: Self = opened.map_err(|why| RuntimeError::Gpu { gpu: name, why })?;
-        open.push((id.0, id.1, target.clone()));
-        Ok(target)
+        OPEN.at(index, |open| {
+            if let Some(target) = open {
+                return Ok(target.clone());
+            }
+            let gpu =
+                Cuda::open(index, kernels::PTX).and_then(|it| Gpu::new(Arc::new(it)));
+            match gpu {
+                Ok(gpu) => {
+                    let (patience, is_cuda) = (PATIENCE, true);
+                    let target = Self(Arc::new(Target { name, gpu, patience, is_cuda }));
+                    Ok(open.insert(target).clone())
+                }
+                Err(why) => Err(RuntimeError::Gpu { gpu: name, why }),
+            }
+        })
     }
 
     /// A GPU behind a driver of the caller's: another vendor's, or one for tests
