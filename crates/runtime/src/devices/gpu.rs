@@ -54,8 +54,26 @@ pub(crate) struct GpuReach {
     pub(crate) ordinal: u32,
     pub(crate) gpus: Gpus,
     pub(crate) reader: ReaderConfig,
+    /// Bytes of one of its uploads, of which there are as many as [`N_JOBS`].
+    pub(crate) input_bytes: u32,
     /// Bytes that it has read from storage, for whoever adds them up.
     pub(crate) read_bytes: Arc<AtomicU64>,
+}
+
+/// The fewest bytes of an upload, however little a limit leaves: there is always one.
+const FEWEST_INPUT_BYTES: u32 = 64 << 10;
+
+/// Bytes that so many GPUs pin for uploads of batches of so many samples, where nothing limits them.
+pub(crate) fn wanted_uploads(batch_size: u32, n_gpus: u32) -> usize {
+    let input = batch_size.saturating_mul(INPUT_BYTES);
+    let input = input.clamp(LEAST_BYTES, MOST_INPUT_BYTES) as usize;
+    input.saturating_mul((N_JOBS * n_gpus) as usize)
+}
+
+/// Bytes of one upload where so many GPUs pin so much. What does not fit is made on the host.
+pub(crate) fn input_bytes(uploads: usize, n_gpus: u32) -> u32 {
+    let each = uploads.checked_div((N_JOBS * n_gpus) as usize).unwrap_or(0);
+    u32::try_from(each).unwrap_or(u32::MAX).clamp(FEWEST_INPUT_BYTES, MOST_INPUT_BYTES)
 }
 
 impl GpuReach {
@@ -77,7 +95,10 @@ impl GpuReach {
             size,
             numerics: recipe.numerics(),
             max_batch: batch_size,
-            limits: limits(batch_size, driver.card()),
+            limits: Limits {
+                input_bytes: self.input_bytes,
+                scratch_bytes: scratch_bytes(batch_size, driver.card()),
+            },
         };
         let prong = GpuProng::new(Arc::clone(&driver), source.for_gpu(reader), config);
         let prong = prong.map_err(of_driver)?;
@@ -117,15 +138,11 @@ fn size(source: &Source, recipe: &Recipe) -> Result<Size, CsdError> {
     )))
 }
 
-/// The producer's memory on the device and pinned, by what batches take.
-fn limits(batch_size: u32, card: &Card) -> Limits {
-    let input = batch_size.saturating_mul(INPUT_BYTES);
+/// The kernels' memory on the device, by what batches take.
+fn scratch_bytes(batch_size: u32, card: &Card) -> u64 {
     let most_scratch = (card.memory_bytes / MOST_SCRATCH_PART).max(LEAST_BYTES.into());
     let scratch = u64::from(batch_size).saturating_mul(SCRATCH_BYTES);
-    Limits {
-        input_bytes: input.clamp(LEAST_BYTES, MOST_INPUT_BYTES),
-        scratch_bytes: scratch.clamp(LEAST_BYTES.into(), most_scratch),
-    }
+    scratch.clamp(LEAST_BYTES.into(), most_scratch)
 }
 
 /// A GPU that is open.
@@ -217,12 +234,14 @@ mod tests {
             numa_node: None,
         };
         let of = |batch_size, gib| {
-            let Limits { input_bytes, scratch_bytes } = limits(batch_size, &card(gib));
-            (input_bytes >> 20, scratch_bytes >> 20)
+            let uploads = wanted_uploads(batch_size, 3);
+            let scratch = scratch_bytes(batch_size, &card(gib));
+            (input_bytes(uploads, 3) >> 20, scratch >> 20)
         };
         assert_eq!(of(1, 80), (32, 32));
         assert_eq!(of(256, 80), (64, 512));
         assert_eq!(of(1024, 80), (256, 2048));
         assert_eq!(of(u32::MAX, 8), (512, 1024));
+        assert_eq!(input_bytes(1 << 20, 2), 256 << 10, "what a limit leaves");
     }
 }

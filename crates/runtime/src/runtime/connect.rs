@@ -20,7 +20,7 @@ use bothends_slots::Producer;
 
 use crate::devices::attest::{Suspects, attest, random};
 use crate::devices::emulator::{DeviceProcess, Setting};
-use crate::devices::gpu::GpuReach;
+use crate::devices::gpu::{GpuReach, input_bytes};
 use crate::devices::plain::Plain;
 use crate::devices::presence::{Lost, Presence};
 use crate::devices::reach::{
@@ -31,7 +31,7 @@ use crate::devices::seat::Seat;
 use crate::devices::spec::DeviceSpec;
 use crate::devices::trust::{Delivered, Trust};
 use crate::error::RuntimeError;
-use crate::runtime::host::{Device, Runtime, n_places};
+use crate::runtime::host::{Device, Runtime, n_gpus, n_places};
 use crate::runtime::memory::{DEVICE_DEPTH, Devices, Room, Sizes};
 
 impl Runtime {
@@ -185,6 +185,7 @@ impl Runtime {
             ordinal,
             gpus: self.config.gpus.clone(),
             reader: ReaderConfig { kind, ..ReaderConfig::default() },
+            input_bytes: input_bytes(self.uploads, n_gpus(&self.config.devices)),
             read_bytes: Arc::default(),
         })
     }

@@ -21,6 +21,7 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use crate::collect::collector::Rings;
 use crate::config::run::{RankConfig, RunConfig};
 use crate::devices::emulator::DeviceProcess;
+use crate::devices::gpu::wanted_uploads;
 use crate::devices::presence::Presence;
 use crate::devices::reach::{Reach, Try};
 use crate::devices::seat::Seat;
@@ -180,6 +181,8 @@ pub struct Runtime {
     /// The memory of slots that devices fill.
     pub(crate) device_memory: Arc<dyn Kind>,
     pub(crate) sizes: Sizes,
+    /// Bytes that GPUs which are devices pin for their uploads.
+    pub(crate) uploads: usize,
     /// Bytes that may be fetched ahead of remote data.
     pub(crate) fetched: usize,
     /// What was fetched of them, as of a moment ago.
@@ -227,6 +230,9 @@ impl Runtime {
         let available = config.share.memory_bytes();
         let (n_devices, n_places) =
             places(&config.devices, |n| sizes.is_for(config.memory, available, n));
+        let wanted = wanted_uploads(config.batch_size, n_gpus(&config.devices));
+        let uploads = sizes.uploads_within(config.memory, n_devices, wanted);
+        let sizes = sizes.with_uploads(config.memory, uploads);
         let fetched = match source.remote() {
             Some(_) => config.read.fetch.reorder_bytes.map_or_else(
                 || sizes.fetched_within(config.memory, available, n_devices),
@@ -253,6 +259,7 @@ impl Runtime {
             device_memory: Arc::new(Heap),
             sizes,
             available,
+            uploads,
             fetched,
             fetches: FetchWatch::default(),
             room,
@@ -331,6 +338,12 @@ fn places(devices: &[DeviceSpec], is_room_for: impl Fn(u32) -> bool) -> (u32, u3
     let most = pools.max().unwrap_or(1);
     let most = (1..=most).rev().find(|most| is_room_for(all(*most))).unwrap_or(1);
     (all(most), most)
+}
+
+/// How many of them are GPUs of this machine.
+pub(crate) fn n_gpus(devices: &[DeviceSpec]) -> u32 {
+    let is_gpu = |device: &&DeviceSpec| matches!(device, DeviceSpec::Gpu { .. });
+    u32::try_from(devices.iter().filter(is_gpu).count()).unwrap_or(u32::MAX)
 }
 
 /// Places that a pool can use.

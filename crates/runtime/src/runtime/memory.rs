@@ -60,6 +60,9 @@ const FETCHED_MOST: usize = 128 << 20;
 /// The part of a limit, and of the memory that is available, that fetches may take: one in so many.
 const FETCHED_PART: (usize, u64) = (4, 32);
 
+/// The part of a limit that is pinned for uploads to GPUs: one in so many.
+const UPLOADS_PART: usize = 4;
+
 /// What batches take, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sizes {
@@ -78,6 +81,8 @@ pub(crate) struct Sizes {
     kept: usize,
     /// What is fetched ahead of remote data.
     fetched: usize,
+    /// What GPUs that are devices pin for their uploads, where a limit is for that, too.
+    uploads: usize,
     /// The most slots that the front takes where nobody says how much memory there is, and it is alone.
     front_by_default: u32,
 }
@@ -114,6 +119,7 @@ impl Sizes {
                 0
             },
             fetched: 0,
+            uploads: 0,
             front_by_default: front_by_default(config.workers, config.batch_size),
         }
     }
@@ -121,6 +127,33 @@ impl Sizes {
     /// The same with so many bytes for what is fetched ahead.
     pub(crate) fn with_fetched(self, bytes: usize) -> Self {
         Self { fetched: bytes, ..self }
+    }
+
+    /// The same with so many bytes that are pinned for uploads to GPUs that are devices, where a limit is for all.
+    pub(crate) fn with_uploads(self, budget: MemoryBudget, bytes: usize) -> Self {
+        let uploads = match budget {
+            MemoryBudget::Total(_) => bytes,
+            MemoryBudget::Auto | MemoryBudget::Slots(_) => 0,
+        };
+        Self { uploads, ..self }
+    }
+
+    /// The bytes that GPUs may pin for uploads, of those that they can use: what a limit leaves besides the slots
+    /// that all make progress with, and no more than its part.
+    pub(crate) fn uploads_within(
+        self,
+        budget: MemoryBudget,
+        n_devices: u32,
+        wanted: usize,
+    ) -> usize {
+        match budget {
+            MemoryBudget::Total(limit) => {
+                let for_devices = DEVICE_DEPTH.saturating_mul(n_devices);
+                let slots = self.total(self.fewest_slots(for_devices));
+                wanted.min(limit / UPLOADS_PART).min(limit.saturating_sub(slots))
+            }
+            MemoryBudget::Auto | MemoryBudget::Slots(_) => wanted,
+        }
     }
 
     /// The bytes that may be fetched ahead of remote data within the budget, in addition to the slots that
@@ -209,8 +242,13 @@ impl Sizes {
     fn total(self, (front, back): (u32, u32)) -> usize {
         let front = self.front_slot().saturating_mul(front as usize);
         let back = self.cut_slot().saturating_mul(back as usize);
-        let beside = self.kept.saturating_add(self.fetched);
+        let beside = self.beside();
         front.saturating_add(back).saturating_add(beside)
+    }
+
+    /// Bytes of what is not slots.
+    fn beside(self) -> usize {
+        self.kept.saturating_add(self.fetched).saturating_add(self.uploads)
     }
 
     /// The least limit with which each of `n_devices` devices has `per_device` slots, whatever
@@ -230,7 +268,7 @@ impl Sizes {
     fn largest_batch(self, (front, back): (u32, u32), budget: usize) -> u32 {
         let front = self.output.saturating_mul(front as usize);
         let sample = front.saturating_add(self.cut.saturating_mul(back as usize));
-        let beside = self.kept.saturating_add(self.fetched);
+        let beside = self.beside();
         let fits = budget.saturating_sub(beside) / sample.max(1);
         u32::try_from(fits).unwrap_or(u32::MAX)
     }
@@ -360,6 +398,7 @@ mod tests {
         description: 0,
         kept: 0,
         fetched: 0,
+        uploads: 0,
         front_by_default: FRONT.1,
     };
 
@@ -458,6 +497,7 @@ mod tests {
                 description: 0,
                 kept: 0,
                 fetched: 0,
+                uploads: 0,
                 front_by_default: FRONT.1,
             })
         });
@@ -528,6 +568,7 @@ mod tests {
                 description: 0,
                 kept: 77,
                 fetched: 0,
+                uploads: 0,
                 front_by_default: FRONT.1,
             };
             for (needs, n_devices) in
@@ -555,6 +596,7 @@ mod tests {
             description: 0,
             kept,
             fetched: 0,
+            uploads: 0,
             front_by_default: FRONT.1,
         });
         for (sizes, n_devices) in
@@ -608,5 +650,32 @@ mod tests {
         assert_eq!(unasked(None), FETCHED_MOST);
         assert_eq!(unasked(Some(1 << 30)), 32 << 20);
         assert_eq!(unasked(Some(1 << 20)), FETCHED_LEAST);
+    }
+
+    /// The slots are fewer by what a GPU pins, and it pins less where they would be too few.
+    #[test]
+    fn uploads_are_within_the_limit() {
+        let wanted = 128 << 20;
+        let u8s = Sizes { batch_size: 256, output: 150_528, cut: 150_528, ..DINO };
+        let sizes = Sizes { is_identity: true, ..u8s };
+        for limit in [512_usize << 20, 1 << 30, 4 << 30] {
+            let budget = MemoryBudget::Total(limit);
+            let pinned = sizes.uploads_within(budget, 1, wanted);
+            assert!(pinned <= wanted && pinned <= limit / 4, "{pinned} of {limit}");
+            let with = sizes.with_uploads(budget, pinned);
+            let room = Room::divide(budget, None, with, 1).unwrap();
+            let slots = sizes.total((room.front_slots, room.back_slots));
+            assert!(slots + pinned <= limit, "{slots} + {pinned} of {limit}");
+        }
+        assert_eq!(sizes.uploads_within(MemoryBudget::Total(4 << 30), 1, wanted), wanted);
+        // Whoever gets on without a GPU gets on with one.
+        let least = sizes.total(sizes.fewest_slots(DEVICE_DEPTH));
+        let budget = MemoryBudget::Total(least + 1000);
+        let pinned = sizes.uploads_within(budget, 1, wanted);
+        assert_eq!(pinned, 1000);
+        assert!(
+            Room::divide(budget, None, sizes.with_uploads(budget, pinned), 1).is_ok()
+        );
+        assert_eq!(sizes.uploads_within(MemoryBudget::Auto, 1, wanted), wanted);
     }
 }
