@@ -127,6 +127,57 @@ fn fields_come_with_the_requests_for_their_records() -> Result<()> {
     Ok(())
 }
 
+/// A member of a tar archive.
+fn member(name: &str, bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut head = vec![0; 512];
+    let parts = [
+        (0, name.to_owned()),
+        (100, "0000644".to_owned()),
+        (124, format!("{:011o}", bytes.len())),
+        (148, "        ".to_owned()),
+        (156, "0".to_owned()),
+        (257, "ustar\x0000".to_owned()),
+    ];
+    for (at, text) in &parts {
+        head[*at..at + text.len()].copy_from_slice(text.as_bytes());
+    }
+    let sum: u32 = head.iter().map(|byte| u32::from(*byte)).sum();
+    head[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    let padding = bytes.len().next_multiple_of(512) - bytes.len();
+    Ok([head, bytes.to_vec(), vec![0; padding]].concat())
+}
+
+/// Longer than all that may be in flight, before and behind the images.
+#[test]
+fn long_fields_come_with_little_memory() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let image = fs::read(generated()?.join("class-002/018.jpg"))?;
+    let depth = |nth: u8, name: char| vec![nth ^ name as u8; 600_000];
+    let mut archive = Vec::new();
+    for nth in 0..7_u8 {
+        archive.extend(member(&format!("{nth}.a.bin"), &depth(nth, 'a'))?);
+        archive.extend(member(&format!("{nth}.jpg"), &image)?);
+        archive.extend(member(&format!("{nth}.z.bin"), &depth(nth, 'z'))?);
+    }
+    archive.extend([0; 1024]);
+    fs::write(folder.path().join("0.tar"), archive)?;
+    let fields = ["a.bin", "z.bin"].map(str::to_owned).to_vec();
+    let objects = Some(double(folder.path())? as _);
+    let setup = Setup { fields, objects, batch_size: 3, ..Setup::new(folder.path()) };
+    let mut config = setup.config()?;
+    config.read.fetch.reorder_bytes = Some(1 << 20);
+    for batch in batches(config, 0)? {
+        for (field, name) in batch.fields().iter().zip(['a', 'z']) {
+            for (nth, row) in batch.rows().iter().enumerate() {
+                let Some(sample) = row.sample else { continue };
+                let expected = depth(u8::try_from(sample.0)?, name);
+                ensure!(field.value(nth) == expected, "{sample:?} {name}");
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn fields_are_kept_in_the_record_cache() -> Result<()> {
     let local = setup("fields-tar", &["txt", "mask.bin"])?;
