@@ -271,9 +271,10 @@ mod tests {
                         let lacks_room = self.orders.queue.lacks_room();
                         let makes_room = lacks_room && self.orders.drop_set_aside();
                         let is_still = self.in_flight.is_empty();
-                        if !makes_room && !(is_still && self.orders.exceed_bounds()) {
-                            return;
+                        if makes_room || (is_still && self.orders.exceed_bounds()) {
+                            continue;
                         }
+                        return;
                     }
                 }
             }
