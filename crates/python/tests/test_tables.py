@@ -6,6 +6,7 @@ has the same with real processes.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import sys
 import types
@@ -15,6 +16,8 @@ from typing import Any
 
 import bothends
 import pytest
+from bothends._ranks import Ranks
+from bothends._tables import Table, Tables
 
 from streams import ids, loader, step, steps
 
@@ -95,6 +98,22 @@ class Job:
         return batches.batches()
 
 
+class Listing:
+    """What one loader has listed on each rank of a job, for tables that a `Loader` never has."""
+
+    def __init__(self, job: Job, world: int) -> None:
+        self._job = job
+        self._tables = [Tables("ranks='replicate'") for _ in range(world)]
+
+    def compare(self, rank: int, n_samples: int, digest: str) -> Iterator[int]:
+        """Begins an epoch of three batches."""
+        self._job.become(rank)
+        tables = self._tables[rank]
+        table = Table("loader", "data", n_samples, digest)
+        tables.compare(Ranks(rank, len(self._tables)), lambda: table)
+        return tables.follow(iter(range(3)))
+
+
 @pytest.fixture
 def growing(small: Path, tmp_path: Path) -> Path:
     """23 images, to which a test adds."""
@@ -161,6 +180,28 @@ def test_it_is_told_at_the_end_where_there_is_one_batch(
     job.become(0)
     with pytest.raises(bothends.DataError, match=DIFFERENT):
         next(batches)
+
+
+@pytest.mark.parametrize("ranks", list(itertools.permutations(range(3))))
+def test_a_rank_without_a_batch_has_nothing_to_hash(
+    monkeypatch: pytest.MonkeyPatch, ranks: tuple[int, ...]
+) -> None:
+    """Symptom: where a validation has fewer batches than ranks, all ranks raise an error."""
+    job = Job(monkeypatch, 3)
+    same = Listing(job, 3)
+    feeds = {rank: same.compare(rank, 23, "5c61" if rank < 2 else "") for rank in ranks}
+    for rank, feed in feeds.items():
+        job.become(rank)
+        assert len(list(feed)) == 3
+    # The two with a table are compared in any order, and numbers always are.
+    other = Listing(job, 3)
+    with pytest.raises(bothends.DataError, match=r"rank 0 .*hash 5c61\) and rank 1 .*hash 09ab"):
+        for rank in ranks:
+            other.compare(rank, 23, ("5c61", "09ab", "")[rank])
+    more = Listing(job, 3)
+    with pytest.raises(bothends.DataError, match=r"and rank 2 has 24, so"):
+        for rank in ranks:
+            more.compare(rank, 24 if rank == 2 else 23, "5c61" if rank < 2 else "")
 
 
 def test_consumers_and_plain_iteration_are_told(

@@ -33,7 +33,8 @@ class Table(NamedTuple):
         loader: a text that is the same for this loader on all ranks, whatever they have listed.
         data: the name of the data set, for messages.
         n_samples: how many there are.
-        hash: of the table with their names, lengths and labels; "" if there is no table.
+        hash: of the table with their names, lengths and labels; "" if this rank has no table, as without a
+            batch, so that only numbers are compared.
     """
 
     loader: str
@@ -90,7 +91,8 @@ class _Listed(NamedTuple):
     rank: int
 
     def differs(self, other: _Listed) -> bool:
-        return (self.n_samples, self.hash) != (other.n_samples, other.hash)
+        has_hashes = self.hash != "" and other.hash != ""
+        return self.n_samples != other.n_samples or (has_hashes and self.hash != other.hash)
 
     @property
     def words(self) -> str:
@@ -147,11 +149,16 @@ class _Entry:
     # A store whose process has ended has nothing to say.
 
     def _first(self) -> _Listed | None:
-        """What the rank noted that was there first; this one, if there was none."""
-        store = self._store()
+        """What the rank noted that was there first; this one, if there was none. One without a hash gives
+        way to one that has it."""
+        store, own = self._store(), json.dumps(self._own)
         with contextlib.suppress(RuntimeError):
-            if store is not None:
-                return _read(store.compare_set(self._key, "", json.dumps(self._own)))
+            if store is None:
+                return None
+            first = _read(store.compare_set(self._key, "", own))
+            if first is not None and first.hash == "" and not first.differs(self._own):
+                first = _read(store.compare_set(self._key, json.dumps(first), own))
+            return first
         return None
 
     def _note(self) -> None:
