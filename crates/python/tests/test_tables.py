@@ -16,6 +16,7 @@ from typing import Any
 
 import bothends
 import pytest
+from bothends import _tables
 from bothends._ranks import Ranks
 from bothends._tables import Table, Tables
 
@@ -73,12 +74,20 @@ class Job:
     """The ranks of a process group, of which this process is one after the other."""
 
     def __init__(self, patch: pytest.MonkeyPatch, world: int, kind: type[Store] = Store) -> None:
-        kept: dict[str, bytes] = {}
-        self._stores = [kind(kept) for _ in range(world)]
+        self._kept: dict[str, bytes] = {}
+        self._kind = kind
         self._patch = patch
+        # What each process knows of the groups that it was in.
+        self._groups = [_tables.Groups() for _ in range(world)]
+        self.join()
+
+    def join(self) -> None:
+        """All ranks leave their process group, and meet in another one at the same server."""
+        self._stores = [self._kind(self._kept) for _ in self._groups]
 
     def become(self, rank: int) -> None:
         stores = self._stores
+        self._patch.setattr(_tables, "_groups", self._groups[rank])
         c10d = types.SimpleNamespace(_get_default_store=lambda: stores[rank])
         distributed = types.SimpleNamespace(
             is_available=lambda: True,
@@ -271,6 +280,27 @@ def test_data_that_grow_between_two_loaders(growing: Path, monkeypatch: pytest.M
     add(growing)
     fresh = job.opened(1, growing)
     job.begun(1, fresh)
+    with pytest.raises(bothends.DataError, match="rank 0 has 26 .* and rank 1 has 27 "):
+        job.begun(0, stale)
+
+
+def test_data_that_grow_between_two_process_groups(
+    growing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: the second stage of a job is compared with the first, since under torchrun the server
+    of their stores is the same."""
+    job = Job(monkeypatch, 2)
+    for _ in range(3):
+        ranks = [job.opened(rank, growing) for rank in range(2)]
+        feeds = [job.begun(rank, ranks[rank]) for rank in range(2)]
+        for rank in range(2):
+            job.become(rank)
+            assert len(list(feeds[rank])) in (5, 6)
+        add(growing)
+        job.join()
+    stale = job.opened(0, growing)
+    add(growing)
+    job.begun(1, job.opened(1, growing))
     with pytest.raises(bothends.DataError, match="rank 0 has 26 .* and rank 1 has 27 "):
         job.begun(0, stale)
 

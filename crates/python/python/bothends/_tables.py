@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import weakref
 from collections import Counter
@@ -109,9 +110,36 @@ def _read(text: bytes) -> _Listed | None:
     return _Listed(n_samples, digest, rank)
 
 
-# Counts the loaders of each kind that were compared in a store: the n-th of one rank matches the n-th of
-# another.
-_compared: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionary()
+class _Group:
+    """A process group whose ranks compare loaders.
+
+    Attributes:
+        number: how many there were before. All ranks begin and leave them together, and a store may still
+            have what an earlier one noted: under torchrun, all of them have one server.
+        n_loaders: of each kind that were compared: the n-th of one rank matches the n-th of another.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.n_loaders: Counter[str] = Counter()
+
+
+class Groups:
+    """The process groups in which this process has compared loaders."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self._of: weakref.WeakKeyDictionary[Any, _Group] = weakref.WeakKeyDictionary()
+
+    def of(self, store: Any) -> _Group:
+        """That of this store, which is another object for each."""
+        group = self._of.get(store)
+        if group is None:
+            group = self._of[store] = _Group(next(self._numbers))
+        return group
+
+
+_groups = Groups()
 
 
 class _Entry:
@@ -125,9 +153,9 @@ class _Entry:
         self._own = _Listed(table.n_samples, table.hash, ranks.rank)
         text = f"{ranks.world_size} {table.loader}"
         kind = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-        counts = _compared.setdefault(store, Counter())
-        self._key = f"bothends/table/{kind}/{counts[kind]}"
-        counts[kind] += 1
+        group = _groups.of(store)
+        self._key = f"bothends/table/{group.number}/{kind}/{group.n_loaders[kind]}"
+        group.n_loaders[kind] += 1
 
     def is_of(self, store: Any, table: Table, ranks: Ranks) -> bool:
         return self._store() is store and (self._table, self._ranks) == (table, ranks)
