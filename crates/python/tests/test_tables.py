@@ -114,12 +114,12 @@ class Listing:
         self._job = job
         self._tables = [Tables("ranks='replicate'") for _ in range(world)]
 
-    def compare(self, rank: int, n_samples: int, digest: str) -> Iterator[int]:
+    def compare(self, rank: int, n_samples: int, digest: str = "", epoch: int = 0) -> Iterator[int]:
         """Begins an epoch of three batches."""
         self._job.become(rank)
         tables = self._tables[rank]
         table = Table("loader", "data", n_samples, digest)
-        tables.compare(Ranks(rank, len(self._tables)), lambda: table)
+        tables.compare(Ranks(rank, len(self._tables)), epoch, lambda: table)
         return tables.follow(iter(range(3)))
 
 
@@ -282,6 +282,56 @@ def test_data_that_grow_between_two_loaders(growing: Path, monkeypatch: pytest.M
     job.begun(1, fresh)
     with pytest.raises(bothends.DataError, match="rank 0 has 26 .* and rank 1 has 27 "):
         job.begun(0, stale)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_change_that_only_some_ranks_see_in_a_later_epoch(
+    monkeypatch: pytest.MonkeyPatch, order: tuple[int, int]
+) -> None:
+    """Symptom: rank 1 looks again and has 24 samples, and is compared with nobody."""
+    job = Job(monkeypatch, 2)
+    listing = Listing(job, 2)
+    for epoch in range(2):
+        for rank in order:
+            assert len(list(listing.compare(rank, 23, epoch=epoch))) == 3
+    first, second = order
+    batches = listing.compare(first, 23 + first, epoch=2)
+    with pytest.raises(bothends.DataError, match="rank 0 has 23 and rank 1 has 24, so"):
+        listing.compare(second, 23 + second, epoch=2)
+    job.become(first)
+    with pytest.raises(bothends.DataError, match="rank 0 has 23 and rank 1 has 24, so"):
+        list(batches)
+
+
+def test_ranks_that_look_at_a_batch_alone_are_compared_still(
+    growing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have begun one epoch more than the others."""
+    job = Job(monkeypatch, 2)
+    ranks = [job.opened(0, growing)]
+    add(growing)
+    ranks.append(job.opened(1, growing))
+    next(job.begun(0, ranks[0]))
+    for rank in ranks:
+        rank.set_epoch(1)
+    job.begun(1, ranks[1])
+    with pytest.raises(bothends.DataError, match="rank 0 has 23 .* and rank 1 has 24 "):
+        job.begun(0, ranks[0])
+
+
+@pytest.mark.parametrize("epochs", [(0, 1, 2), (0, 0, 0), (0, 1, 0, 1, 0, 1)])
+def test_data_that_grow_between_two_epochs(
+    monkeypatch: pytest.MonkeyPatch, epochs: tuple[int, ...]
+) -> None:
+    """All ranks look again, whatever epoch they choose next."""
+    job = Job(monkeypatch, 2)
+    listing = Listing(job, 2)
+    for n_added, epoch in enumerate(epochs):
+        for rank in range(2):
+            assert len(list(listing.compare(rank, 23 + n_added, epoch=epoch))) == 3
+    listing.compare(1, 40, epoch=7)
+    with pytest.raises(bothends.DataError, match="rank 0 has 41 and rank 1 has 40, so"):
+        listing.compare(0, 41, epoch=7)
 
 
 def test_data_that_grow_between_two_process_groups(

@@ -385,11 +385,6 @@ class Loader:
             self._native.set_rank(*ranks)
             self._ranks = ranks
 
-    def _current_rank(self) -> None:
-        """For an epoch that begins: ranks that share it must have listed the same samples."""
-        self._take_rank(current(self._options["rank"], self._options["world_size"]))
-        self._tables.compare(self._ranks, self._table)
-
     def _table(self) -> Table:
         # The table depends on nothing else.
         options = [self._options[name] for name in ("data", "recipe", "fields", "limit", "repeat")]
@@ -414,8 +409,7 @@ class Loader:
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Begins the next epoch. An earlier one is cancelled: its iterator raises an `OptionsError`
         when it is used again."""
-        self._current_rank()
-        (consumer,) = self._begin(1)
+        (consumer,) = self._begin_shared(1)
         return self._shown(self._followed(map(self._tensors, consumer)))
 
     def __len__(self) -> int:
@@ -425,8 +419,7 @@ class Loader:
 
     def batches(self) -> Iterator[Batch]:
         """Begins the next epoch, as iterating does, and yields each batch as a `Batch`."""
-        self._current_rank()
-        (consumer,) = self._begin(1)
+        (consumer,) = self._begin_shared(1)
         return self._shown(self._followed(map(self._batch, consumer)))
 
     def _shown(self, batches: Iterator[T]) -> Iterator[T]:
@@ -442,9 +435,16 @@ class Loader:
         """Begins the next epoch for `n` consumers in this process, one thread each. They share the
         batches round-robin: each gets the same number, and together they get the epoch once. A
         consumer that does not take its batch holds up the others."""
-        self._current_rank()
-        consumers = self._begin(n)
+        consumers = self._begin_shared(n)
         return [self._followed(map(self._tensors, consumer)) for consumer in consumers]
+
+    def _begin_shared(self, n: int) -> list[Iterator[Any]]:
+        """Begins an epoch that ranks may share, which must have listed the same samples then."""
+        self._take_rank(current(self._options["rank"], self._options["world_size"]))
+        consumers = self._begin(n)
+        # Only now the number of the epoch is known.
+        self._tables.compare(self._ranks, self.epoch, self._table)
+        return consumers
 
     def _begin(self, n: int) -> list[Iterator[Any]]:
         return self._waits.timed(self._native.begin(n))

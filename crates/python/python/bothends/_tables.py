@@ -8,6 +8,7 @@ samples in the store of the rendezvous, and every other rank compares its own wi
 samples differ notes that and raises an error; the others look for such a note while they take batches.
 
 Nothing waits, and there is no collective: a loader that only some ranks have is compared among these.
+Ranks meet by numbers that each counts alone: of the process group, of the loader and of its epoch.
 """
 
 from __future__ import annotations
@@ -54,11 +55,17 @@ class Tables:
     def __init__(self, alone: str) -> None:
         self._alone = alone
         self._entry: _Entry | None = None
+        # Its numbers, by the group and what it is called there.
+        self._numbers: dict[tuple[int, str], int] = {}
+        self._begun: _Begun | None = None
 
-    def compare(self, ranks: Ranks, describe: Callable[[], Table]) -> None:
+    def compare(self, ranks: Ranks, epoch: int, describe: Callable[[], Table]) -> None:
         """Compares them at the beginning of an epoch that these ranks share, if they are those of the
         process group: ranks of one machine alone may have data of their own. Otherwise nothing is
         compared, and `describe` is not called.
+
+        Args:
+            epoch: its number, by which ranks know that they share it.
 
         Raises:
             DataError: another rank has listed other samples.
@@ -69,9 +76,21 @@ class Tables:
             self._entry = None
             return
         table = describe()
-        if self._entry is None or not self._entry.is_of(store, table, ranks):
-            self._entry = _Entry(store, table, ranks)
+        self._entry = _Entry(store, self._key(store, ranks, epoch, table), table, ranks.rank)
         self._entry.compare(self._alone)
+
+    def _key(self, store: Any, ranks: Ranks, epoch: int, table: Table) -> str:
+        """Of the epoch that begins."""
+        group = _groups.of(store)
+        text = f"{ranks.world_size} {table.loader}"
+        kind = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        if (group.number, kind) not in self._numbers:
+            self._numbers[group.number, kind] = group.n_loaders[kind]
+            group.n_loaders[kind] += 1
+        begun = (self._begun or _Begun(0, epoch, 0, table)).next(epoch, table)
+        self._begun = begun
+        place = f"{begun.n_returns}/{begun.epoch}/{begun.n_again}"
+        return f"bothends/table/{group.number}/{kind}/{self._numbers[group.number, kind]}/{place}"
 
     def follow(
         self, batches: Iterator[T], raised: Callable[[DataError], Exception] | None = None
@@ -82,6 +101,30 @@ class Tables:
         if entry is None:
             return batches
         return _Followed(batches, lambda: entry.check(self._alone), raised or (lambda error: error))
+
+
+class _Begun(NamedTuple):
+    """The epoch of a loader that was begun last.
+
+    It does not count what ranks begin, since one may look at a batch alone and tell its loader the epoch
+    again. Nor do its numbers depend on what a rank has listed, except in an epoch that is begun again.
+
+    Attributes:
+        n_returns: how many times an earlier epoch was chosen: the samples may have changed since.
+        epoch: its number.
+        n_again: how many times it was begun again with other samples.
+        table: with which it was begun last.
+    """
+
+    n_returns: int
+    epoch: int
+    n_again: int
+    table: Table
+
+    def next(self, epoch: int, table: Table) -> _Begun:
+        if epoch != self.epoch:
+            return _Begun(self.n_returns + (epoch < self.epoch), epoch, 0, table)
+        return self._replace(n_again=self.n_again + (table != self.table), table=table)
 
 
 class _Listed(NamedTuple):
@@ -143,22 +186,14 @@ _groups = Groups()
 
 
 class _Entry:
-    """Where the ranks compare one table."""
+    """Where the ranks compare the tables with which they begin an epoch."""
 
-    def __init__(self, store: Any, table: Table, ranks: Ranks) -> None:
+    def __init__(self, store: Any, key: str, table: Table, rank: int) -> None:
         # The store must end with its process group, since it holds a port.
         self._store = weakref.ref(store)
-        self._table = table
-        self._ranks = ranks
-        self._own = _Listed(table.n_samples, table.hash, ranks.rank)
-        text = f"{ranks.world_size} {table.loader}"
-        kind = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-        group = _groups.of(store)
-        self._key = f"bothends/table/{group.number}/{kind}/{group.n_loaders[kind]}"
-        group.n_loaders[kind] += 1
-
-    def is_of(self, store: Any, table: Table, ranks: Ranks) -> bool:
-        return self._store() is store and (self._table, self._ranks) == (table, ranks)
+        self._key = key
+        self._data = table.data
+        self._own = _Listed(table.n_samples, table.hash, rank)
 
     def compare(self, alone: str) -> None:
         """With the first rank's. Raises a `DataError` if they differ."""
@@ -205,7 +240,7 @@ class _Entry:
     def _error(self, other: _Listed, alone: str) -> DataError:
         each = sorted((other, self._own), key=lambda listed: listed.rank)
         return DataError(
-            f"the ranks have listed different samples of {self._table.data}: "
+            f"the ranks have listed different samples of {self._data}: "
             f"{' and '.join(listed.words for listed in each)}, so some samples would come twice and "
             "others never. Give every rank the same list of samples (a .jsonl file, written once), or "
             "see to it that nothing is added or removed while a job starts; `bothends inspect` shows "

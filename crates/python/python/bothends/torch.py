@@ -380,12 +380,12 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
                 raise _orders.NoOrder(line, "give a DistributedSampler")
             order = self._asked(order.ranks, epoch)
         if self._n_batches(order) == 0:
-            self._compare(order, None)
+            self._compare(order, epoch, None)
             self.course.choose(epoch + 1)
             return iter(())
         finish = self._finish_of(prepared)
         feed = self._feeds.free(self._opening(prepared, order, finish))
-        self._compare(order, feed.loader)
+        self._compare(order, epoch, feed.loader)
         self._resume_on(feed.loader)
         if not self._is_resuming:
             feed.loader.set_epoch(epoch)
@@ -442,7 +442,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         epoch = self._take_epoch()
         self._refuse_own_inside()
         order = self._order(epoch)
-        self._compare(order, None)
+        self._compare(order, epoch, None)
         shares, n_ranks = ALONE, _orders.n_parts(self)
         n_dealt: int | None = None
         if isinstance(order, _orders.Own):
@@ -486,7 +486,9 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         loader = _orders.mixed(self._seed, self._n_samples, self.batch_size)
         return Shared(loader, progress.number, progress.n_batches).follow(delivered)
 
-    def _compare(self, order: _orders.Own | _orders.Given, native: Loader | None) -> None:
+    def _compare(
+        self, order: _orders.Own | _orders.Given, epoch: int, native: Loader | None
+    ) -> None:
         """Ranks that share an epoch, by an order of bothends' own or by a sampler that deals it to
         them, must have listed the same samples. `native` is the loader that has their table.
 
@@ -500,7 +502,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
             is_dealt = _orders.n_parts(self) == ranks.world_size
             is_compared = is_dealt and has_place and self.ranks != "replicate"
             ranks = ranks if is_compared else ALONE
-        self._tables.compare(ranks, lambda: self._table(order, native))
+        self._tables.compare(ranks, epoch, lambda: self._table(order, native))
 
     def _table(self, order: _orders.Own | _orders.Given, native: Loader | None) -> Table:
         name = type(self.dataset).__qualname__
