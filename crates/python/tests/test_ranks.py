@@ -328,6 +328,8 @@ said = {
     "early": {"epochs": [sum(order(early), [])], "len": len(early)},
 }
 resumed = DataLoader(data, batch_size=4, shuffle=True, ranks="shard")
+dealt = torch.utils.data.BatchSampler(torch.utils.data.DistributedSampler(data), 4, False)
+said["batches"] = sum(order(DataLoader(data, batch_sampler=dealt)), [])
 feed = iter(early)
 head = next(feed)
 resumed.load_state_dict(early.state_dict())
@@ -343,6 +345,8 @@ def test_ranks_without_a_sampler(small: Path) -> None:
     pytest.importorskip("torchvision")
     said = of_processes(LOADERS, small, 2)
     assert all(rank["resumes"] for rank in said)
+    # Symptom: an AssertionError at the first batch.
+    assert sorted(set(said[0]["batches"] + said[1]["batches"])) == list(range(23))
     for case in ("shuffled", "shard", "early", "sampler"):
         for epochs in zip(*(rank[case]["epochs"] for rank in said), strict=True):
             assert [len(epoch) for epoch in epochs] == [12, 12]

@@ -478,11 +478,12 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
     def _all_delivered(
         self, batches: Iterator[Any], progress: Progress, shares: Ranks
     ) -> Iterator[Any]:
-        """The batches of an epoch, which these ranks share in an order of bothends' own."""
+        """The batches of an epoch, which these ranks share. What a batch sampler deals to them has
+        no batches of its own, and so nobody is told to have left those."""
         delivered = self._tables.follow(map(self._delivered, batches), NoBatch)
-        if shares.world_size == 1:
+        if shares.world_size == 1 or self.batch_size is None:
             return delivered
-        assert self._seed is not None and self.batch_size is not None
+        assert self._seed is not None
         loader = _orders.mixed(self._seed, self._n_samples, self.batch_size)
         return Shared(loader, progress.number, progress.n_batches).follow(delivered)
 
