@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bothends_core::fetch::MAX_GAP_BYTES;
 use bothends_core::ids::SampleId;
 use bothends_core::sample::{Extent, SampleKey};
-use bothends_dataset::{FieldPlace, Piece};
+use bothends_dataset::{Field, FieldPlace, Piece};
 use bothends_side_index::{CachedRecord, Name};
 use bothends_storage::Bytes;
 
@@ -112,9 +112,14 @@ impl Source {
     /// What of the memory for fetched data the values of batches under way may have: their part of a sample's bytes, and
     /// at least what captions need.
     pub(crate) fn room_for_values(&self, room_bytes: u64) -> u64 {
-        let len = |(_, extent): (usize, Extent)| u64::from(extent.len);
-        let of_sample = |id| self.values_to_fetch(SampleId(id)).into_iter().map(len);
-        let values: u64 = (0..self.n_samples()).flat_map(of_sample).sum();
+        let of_field = |field: &Field| {
+            let lens = (0..self.n_samples()).map(|row| match field.place(row) {
+                FieldPlace::Extent(extent) => u64::from(extent.len),
+                FieldPlace::Value(_) => 0,
+            });
+            lens.sum::<u64>()
+        };
+        let values: u64 = self.fields.iter().map(of_field).sum();
         if values == 0 {
             return 0;
         }
