@@ -138,6 +138,59 @@ fn pinned_batches_that_the_device_keeps_are_waited_for() -> Result<()> {
     Ok(())
 }
 
+/// What another loader's consumer has given back, and the same device keeps, is not what this one lacks.
+#[test]
+fn a_consumer_is_told_what_it_keeps_whatever_others_have_given_back() -> Result<()> {
+    let (_fake, target) = still();
+    let few = json!({"memory": 3, "limit": 100, "held_batches": 2});
+    let (mut own, mut others) = (open(&few)?, open(&few)?);
+    own.pin_memory(&target)?;
+    others.pin_memory(&target)?;
+    let (deal, other) = (own.begin(1)?, others.begin(1)?);
+    let Polled::Batch(given) = other.poll(0, DEADLINE)? else { bail!("no batch") };
+    target.keep_until_idle(given);
+    let (mut kept, began) = (Vec::new(), Instant::now());
+    let error = loop {
+        ensure!(began.elapsed() < DEADLINE / 4, "the consumer is not told");
+        match deal.poll(0, Duration::from_millis(20)) {
+            Ok(Polled::Batch(batch)) => kept.push(batch),
+            Ok(Polled::Pending) => {}
+            Ok(Polled::End) => bail!("nothing was missing"),
+            Err(error) => break error,
+        }
+    };
+    ensure!(matches!(error, RuntimeError::Starved { .. }), "{error}");
+    ensure!(target.sweep() > 0, "the device has given it back");
+    Ok(())
+}
+
+/// One that no driver can bring back is as good as kept.
+#[test]
+fn a_consumer_is_told_where_what_it_gave_back_is_lost() -> Result<()> {
+    let fake = Arc::new(Fake::default().without_record_all());
+    let target = GpuTarget::over(fake.clone())?;
+    let mut loader = open(&json!({"memory": 3, "limit": 100, "held_batches": 2}))?;
+    loader.pin_memory(&target)?;
+    let deal = loader.begin(1)?;
+    let (mut kept, began) = (Vec::new(), Instant::now());
+    let error = loop {
+        ensure!(began.elapsed() < DEADLINE / 4, "the consumer is not told");
+        match deal.poll(0, Duration::from_millis(20)) {
+            Ok(Polled::Batch(batch)) if kept.is_empty() => {
+                fake.fail_next("record");
+                let lost = target.keep_until(ConsumerStream::DEFAULT, batch);
+                kept.push(lost.err().map(|_| None).context("it is kept")?);
+            }
+            Ok(Polled::Batch(batch)) => kept.push(Some(batch)),
+            Ok(Polled::Pending) => {}
+            Ok(Polled::End) => bail!("nothing was missing"),
+            Err(error) => break error,
+        }
+    };
+    ensure!(matches!(error, RuntimeError::Starved { .. }), "{error}");
+    Ok(())
+}
+
 /// A device that keeps them for longer than any step is late, wherever they are.
 #[test]
 fn a_device_that_never_gives_them_back_is_late() -> Result<()> {

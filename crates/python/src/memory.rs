@@ -42,6 +42,12 @@ impl Held {
     }
 }
 
+impl AsMut<Delivered> for Held {
+    fn as_mut(&mut self) -> &mut Delivered {
+        &mut self.batch
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         self.by_all.fetch_sub(1, Ordering::Relaxed);
@@ -76,7 +82,7 @@ impl Drop for Lease {
             let _ = ManuallyDrop::new(held);
         } else if let (Some(held), Some(gpu)) = (held, &self.pinned_for) {
             // `tensor.to("cuda", non_blocking=True)` may still be reading it.
-            gpu.keep_until_idle(Box::new(held));
+            gpu.keep_until_idle(held);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A delivered batch: the end of a sample's walk through the house.
 
 pub(crate) mod fields;
+pub(crate) mod release;
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -14,9 +15,9 @@ use bothends_core::sample::SampleKey;
 use bothends_gpu::kinds::PageLocked;
 use bothends_slots::HostSlot;
 
-use crate::collect::bell::Bell;
 use crate::error::RuntimeError;
 use crate::handover::batch::fields::{FieldColumn, Further};
+use crate::handover::batch::release::Release;
 
 /// One row of a batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -80,13 +81,10 @@ pub(crate) struct Sums {
     pub(crate) content: ContentDigest,
 }
 
-/// Tells the collector, when dropped, that a slot is free again.
-#[derive(Debug)]
-pub(crate) struct Release(pub(crate) Bell);
-
-impl Drop for Release {
-    fn drop(&mut self) {
-        self.0.ring();
+/// For what keeps batches together with something of its own.
+impl AsMut<Self> for Batch {
+    fn as_mut(&mut self) -> &mut Self {
+        self
     }
 }
 

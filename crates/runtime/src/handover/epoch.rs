@@ -19,6 +19,7 @@ use crate::collect::underway::{Collected, EpochNumber};
 use crate::error::RuntimeError;
 use crate::handover::account::FeedAccount;
 use crate::handover::batch::Batch;
+use crate::handover::batch::release::Returning;
 use crate::handover::gpu::target::GpuTarget;
 use crate::runtime::engine::Lent;
 use crate::threads::home::Home;
@@ -54,6 +55,7 @@ pub struct Epoch {
     /// What happens to batches, for whoever watches.
     pub(crate) moments: Receiver<Moment>,
     pub(crate) waits: Arc<WaitClock>,
+    pub(crate) returning: Returning,
     pub(crate) account: Arc<Mutex<FeedAccount>>,
     pub(crate) stop: Stop,
     pub(crate) times: ThreadTimes,
@@ -184,11 +186,15 @@ impl Epoch {
         }
     }
 
-    /// Who keeps slots: what was given back for the device to be done with comes by itself.
+    /// Who keeps slots: what was given back for the device to be done with comes by itself. What other loaders
+    /// gave back is no matter.
     fn keeper(&self, otherwise: Keeper) -> Keeper {
-        match &self.gpu {
-            Some(gpu) if gpu.sweep() > 0 => Keeper::Device,
-            Some(_) | None => otherwise,
+        if let Some(gpu) = &self.gpu {
+            gpu.sweep();
+        }
+        match self.returning.n() {
+            0 => otherwise,
+            _ => Keeper::Device,
         }
     }
 

@@ -21,7 +21,6 @@ use bothends_ops::Damage;
 use bothends_slots::{Damaged, HostSlot, Ring, Slot};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 
-use crate::collect::bell::Bell;
 use crate::collect::collector::Command;
 use crate::collect::stall::{FeedClock, Finisher};
 use crate::collect::underway::{Lacks, Made};
@@ -29,7 +28,8 @@ use crate::config::run::BadPolicy;
 use crate::devices::presence::Presence;
 use crate::error::RuntimeError;
 use crate::handover::batch::fields::Further;
-use crate::handover::batch::{Batch, Left, Mixed, Release, Row};
+use crate::handover::batch::release::{Release, Returning};
+use crate::handover::batch::{Batch, Left, Mixed, Row};
 use crate::handover::convert::convert;
 use crate::handover::digest::{digest, fields_digested};
 use crate::handover::mend::{Bench, Form, Maker};
@@ -67,7 +67,8 @@ pub(crate) struct Feed {
 pub(crate) struct FeedLinks {
     pub(crate) made: Receiver<Result<Made, RuntimeError>>,
     pub(crate) ready: Sender<Result<Batch, RuntimeError>>,
-    pub(crate) bell: Bell,
+    /// Slots that are on their way back, with the collector's bell.
+    pub(crate) returning: Returning,
     /// The way to the collector.
     pub(crate) commands: Sender<Command>,
 }
@@ -83,7 +84,7 @@ impl Feed {
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            self.links.bell.ring();
+            self.links.returning.bell().ring();
             let batch = made.and_then(|made| {
                 self.waits.finishing(|| {
                     let batch = self.complete(made, &mut bench)?;
@@ -175,7 +176,7 @@ impl Feed {
             further: Further::of(columns, starts),
             left,
             sums: None,
-            release: Release(self.links.bell.clone()),
+            release: Release::new(&self.links.returning),
         }))
     }
 
@@ -315,7 +316,7 @@ impl Feed {
         self.waits.finisher(Finisher::Converts);
         // The collector may use the slots that are left.
         drop(lacking);
-        self.links.bell.ring();
+        self.links.returning.bell().ring();
         let keys = rows.iter().map(|row| row.sample.map(|id| self.maker.key(id)));
         let keys: Vec<_> = keys.collect();
         let cut_bytes = self.maker.row_bytes(Form::Cut);

@@ -23,6 +23,7 @@ use crate::collect::stall::WaitClock;
 use crate::devices::presence::Presence;
 use crate::devices::thread::Counter;
 use crate::error::{RuntimeError, no_thread};
+use crate::handover::batch::release::Returning;
 use crate::make::chores::Chores;
 use crate::make::transcode::Transcoding;
 use crate::make::worker::Kept;
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) stop: Stop,
     pub(crate) times: ThreadTimes,
     pub(crate) waits: Arc<WaitClock>,
+    /// Batches that the device keeps.
+    pub(crate) returning: Returning,
     pub(crate) chores: Chores,
     /// What the front makes next, for a reader that fetches far ahead.
     pub(crate) ahead: Ahead,
@@ -72,6 +75,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(bell: Bell, n_devices: usize, notes: Sender<String>) -> Self {
         Self {
+            returning: Returning::new(bell.clone()),
             bell,
             stop: Stop::default(),
             times: ThreadTimes::new(n_devices),

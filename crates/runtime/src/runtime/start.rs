@@ -54,7 +54,6 @@ impl Runtime {
         let plan = Arc::new(self.plan(options)?);
         self.n_started += 1;
         let number = self.n_started;
-        let config = self.epoch_config(&plan, options);
         let (made_in, made) = bounded(FEED_ROOM + 1);
         let (ready_in, ready) = bounded(READY_ROOM);
         let (moments_in, moments) = bounded(MOMENT_ROOM);
@@ -80,7 +79,7 @@ impl Runtime {
             links: FeedLinks {
                 made,
                 ready: ready_in,
-                bell: shared.bell.clone(),
+                returning: shared.returning.clone(),
                 commands: commands.clone(),
             },
             waits: shared.waits.feed(number),
@@ -91,7 +90,7 @@ impl Runtime {
         let feed = spawn(&stop, "feed", move || feed.run())?;
         let brief = Brief {
             number,
-            config,
+            config: self.epoch_config(&plan, options),
             plan: Arc::clone(&plan),
             epoch: options.epoch,
             feed: made_in,
@@ -105,6 +104,7 @@ impl Runtime {
             ready: Some(ready),
             moments,
             waits: shared.waits,
+            returning: shared.returning,
             account,
             stop,
             used_before: shared.times.seconds(),

@@ -16,7 +16,8 @@ use bothends_core::ids::{BatchIdx, Label, Prong, SampleId};
 use bothends_slots::{Ring, RingConfig};
 
 use crate::collect::bell::bell;
-use crate::handover::batch::{Batch, Release, Row};
+use crate::handover::batch::release::{Release, Returning};
+use crate::handover::batch::{Batch, Row};
 use crate::handover::consumer::Consumer;
 
 /// Makes a fresh consumer for one check.
@@ -123,7 +124,7 @@ fn batch(ring: &Ring, nth: u32, sample: Option<SampleId>) -> Batch {
         left: None,
         sums: None,
         slot: slot.host().expect("the ring is of host memory"),
-        release: Release(bell().0),
+        release: Release::new(&Returning::new(bell().0)),
     }
 }
 

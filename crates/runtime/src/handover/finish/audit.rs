@@ -197,7 +197,7 @@ impl Feed {
         }
         // A collector that is gone has no devices.
         let _ = self.links.commands.send(Command::Expel(device, why));
-        self.links.bell.ring();
+        self.links.returning.bell().ring();
         match consequence {
             Consequence::Expel => Ok(()),
             Consequence::EndRun { n_doubtful: n_delivered } => {

@@ -20,6 +20,7 @@ use crate::handover::batch::{Batch, Left};
 use crate::handover::epoch::lack::Keeper;
 use crate::handover::gpu::batch::GpuBatch;
 use crate::handover::gpu::target::GpuTarget;
+use crate::threads::shutdown::PATIENCE;
 
 /// How long a consumer waits for a batch before it is looked whether copies have passed: their slots may be
 /// what the batch is made in.
@@ -139,7 +140,7 @@ impl GpuFeed {
     /// Enqueues the upload of a batch, and what is left to be done to it. Does not wait for the device.
     pub(crate) fn upload(&self, batch: Batch) -> Result<GpuBatch, Refused> {
         let mut ways = self.ways();
-        ways.bell = Some(batch.release.0.clone());
+        ways.bell = Some(batch.release.bell().clone());
         let Batch { slot, rows, further, left, .. } = batch;
         let len = rows.len() * batch.sample_bytes;
         let sent = ways.send(slot, len, left.as_deref());
@@ -217,11 +218,14 @@ impl GpuFeed {
     }
 
     /// How long to wait for the host at once, of so long, and who keeps its slots: what is being copied may be
-    /// what it waits for.
+    /// what it waits for, or what waits for a slot that the device gives back.
     pub(crate) fn at_most(&self, patience: Duration) -> (Duration, Keeper) {
-        match self.ways().uploads.n_copying() {
-            0 => (patience, Keeper::Consumers),
-            _ => (patience.min(COPY_LOOK), Keeper::Device),
+        let n_copying = self.ways().uploads.n_copying();
+        match (n_copying, self.slots.returning()) {
+            (0, 0) => (patience, Keeper::Consumers),
+            // Batches that want the device's slots keep the host's.
+            (0, _) => (patience.min(PATIENCE), Keeper::Device),
+            (_, _) => (patience.min(COPY_LOOK), Keeper::Device),
         }
     }
 

@@ -122,18 +122,23 @@ impl GpuTarget {
     pub fn keep_until(
         &self,
         stream: ConsumerStream,
-        batch: Batch,
+        mut batch: Batch,
     ) -> Result<(), RuntimeError> {
+        let returning = batch.release.is_with_device().clone();
         let kept = self.0.gpu.keep_until(stream, Box::new(batch));
-        kept.map_err(|why| self.failed(why))
+        kept.map_err(|why| {
+            returning.has_one_less();
+            self.failed(why)
+        })
     }
 
-    /// Keeps something until the device has passed everything that any library of this process has enqueued
-    /// on it by the next [`Self::sweep`]: a batch in pinned memory that copies of code that we do not know
-    /// may read. Calls no driver. Of use where [`Self::can_tell_idle`]. A [`crate::GpuBatch`] has
+    /// Keeps a batch in pinned memory, and what it is part of, until the device has passed everything that any
+    /// library of this process has enqueued on it by the next [`Self::sweep`]: copies of code that we do not know
+    /// may read it. Calls no driver. Of use where [`Self::can_tell_idle`]. A [`crate::GpuBatch`] has
     /// `release_when_idle` for that, which counts it as given back.
-    pub fn keep_until_idle(&self, what: Box<dyn Send>) {
-        self.0.gpu.keep_until_idle(what);
+    pub fn keep_until_idle(&self, mut batch: impl AsMut<Batch> + Send + 'static) {
+        batch.as_mut().release.is_with_device();
+        self.0.gpu.keep_until_idle(Box::new(batch));
     }
 
     /// Whether the driver can tell when the device has passed everything: NVIDIA's since CUDA 12.5.
