@@ -118,9 +118,12 @@ impl Loan {
         self.with(|batch| batch.wait(READY_LIMIT))
     }
 
-    /// It is used on unnamed streams: its memory waits for all of them.
+    /// It is used on unnamed streams: its memory waits for all of them. Calls no driver that has a way to
+    /// tell when they are done, since another thread may be capturing a graph.
     pub(crate) fn release_when_idle(&self) -> Result<(), RuntimeError> {
-        self.target.can_tell_idle()?;
+        if !self.target.has_idle() {
+            self.target.can_tell_idle()?;
+        }
         // Read when it is dropped, and everything here happens before that.
         self.is_used_anywhere.store(true, Ordering::Relaxed);
         Ok(())

@@ -276,6 +276,25 @@ assert on_own == 0 and of_all > 0, (on_own, of_all)
     gpu_stub.run(stub, code, small)
 
 
+def test_batches_for_all_streams_are_taken_while_a_graph_is_captured(stub: Path, small: Path) -> None:
+    """Symptom: the capture is void, and the error says to update the driver, which is new enough."""
+    code = """
+batches = iter(loader(Path(sys.argv[2]), framework="dlpack", device="cuda"))
+images, _ = next(batches)
+cuda.stub_capture(1)
+images.release_when_idle()
+assert cuda.stub_capture(1) == 1, "the capture is void"
+del images
+# Now it is, since it is checked whether that batch comes back; the next one is there all the same.
+images, _ = next(batches)
+images.release_when_idle()
+cuda.stub_capture(0)
+del images
+assert len(list(batches)) == 3
+"""
+    gpu_stub.run(stub, code, small)
+
+
 @pytest.mark.parametrize("options", [{"device": "cuda"}, {"pin_memory": True}], ids=["device", "pinned"])
 def test_a_closed_loader_keeps_no_memory(
     stub: Path, small: Path, options: dict[str, Any]

@@ -146,13 +146,25 @@ impl GpuTarget {
     /// # Errors
     /// [`RuntimeError::Gpu`] with the reason.
     pub fn can_tell_idle(&self) -> Result<(), RuntimeError> {
-        self.0.gpu.can_record_all().map_err(|error| {
+        let gpu = &self.0.gpu;
+        gpu.can_record_all().map_err(|error| {
+            if gpu.driver().records_all() {
+                // It can, and not now: as while a graph is captured.
+                return self.failed(error);
+            }
             let why = format!(
                 "its driver cannot tell when all work is done ({error}); update it to one for \
                  CUDA 12.5 or newer"
             );
             self.failed(GpuError::Unavailable { why })
         })
+    }
+
+    /// Whether it has the call for that, which may fail all the same. Calls no driver, so no graph that another
+    /// thread captures meanwhile minds it.
+    #[must_use]
+    pub fn has_idle(&self) -> bool {
+        self.0.gpu.driver().records_all()
     }
 
     /// Gives back what [`Self::keep_until`] and [`Self::keep_until_idle`] keep and the device is done with, and frees device memory that
