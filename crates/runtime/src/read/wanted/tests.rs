@@ -84,7 +84,19 @@ fn a_batch_that_is_no_longer_foretold_is_withdrawn_whole() {
     assert!(books.extent(kept[1]).is_some() && books.extent(gone[1]).is_none());
 }
 
-/// Books with the job of a batch of two rows, which are as long as their records, and its front.
+/// A front with the job of a batch of two rows, which are as long as their records.
+fn front_with_job() -> (Front, Receiver<FrontJob>) {
+    let (jobs_in, jobs) = unbounded();
+    let mut front = Front::new(jobs_in, bell().0, RowLens::Every(10), 1, 2);
+    let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 20 }).unwrap();
+    let samples = vec![SampleId(0), SampleId(1)];
+    let (id, epoch, batch) = (JobId(7), EpochIdx(0), BatchIdx(0));
+    let job = Job { id, epoch, batch, samples, need_ns: 0 };
+    front.submit(job, ring.take(Duration::ZERO).unwrap()).unwrap();
+    (front, jobs)
+}
+
+/// Books with that job, and its front.
 struct OneJob {
     books: Books,
     front: Front,
@@ -98,13 +110,7 @@ impl OneJob {
         let mut books = Books::default();
         let positions = books.foretold(key(0), rows(&[0, 10]));
         assert!(books.lend(positions[0]).is_none(), "there is no part yet");
-        let (jobs_in, jobs) = unbounded();
-        let mut front = Front::new(jobs_in, bell().0, RowLens::Every(10), 1, 2);
-        let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 20 }).unwrap();
-        let samples = vec![SampleId(0), SampleId(1)];
-        let (id, epoch, batch) = (JobId(7), EpochIdx(0), BatchIdx(0));
-        let job = Job { id, epoch, batch, samples, need_ns: 0 };
-        front.submit(job, ring.take(Duration::ZERO).unwrap()).unwrap();
+        let (front, jobs) = front_with_job();
         assert!(books.job(key(0), jobs.recv().unwrap()).is_empty());
         Self { books, front, positions, jobs }
     }
@@ -194,13 +200,7 @@ fn values_are_offered_beside_their_records_and_waited_for() {
     }
     assert!(books.fetched(positions[3], Err("gone".to_owned())).is_none());
     assert_eq!(books.missing(key(0)), [positions[0]]);
-    let (jobs_in, jobs) = unbounded();
-    let mut front = Front::new(jobs_in, bell().0, RowLens::Every(10), 1, 2);
-    let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes: 20 }).unwrap();
-    let samples = vec![SampleId(0), SampleId(1)];
-    let (id, epoch, batch) = (JobId(7), EpochIdx(0), BatchIdx(0));
-    let job = Job { id, epoch, batch, samples, need_ns: 0 };
-    front.submit(job, ring.take(Duration::ZERO).unwrap()).unwrap();
+    let (_front, jobs) = front_with_job();
     let complete = books.job(key(0), jobs.recv().unwrap());
     let [Complete { sample: SampleId(0), values, .. }] = &complete[..] else {
         panic!("{complete:?}")
