@@ -3,8 +3,11 @@
 //! A large store is many front ends behind one name, and some of them may be out of order. Its addresses are looked up once
 //! and used in turn; one that does not answer at once is left to itself while the next one is tried, and the others are
 //! preferred to it for a while.
+//!
+//! A packet that opens a connection and is lost is sent again after a second (RFC 6298, 2.1), as the kernel does not know
+//! the round trip yet. Whoever has connected before knows it: a single address is tried once more long before that.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
@@ -20,8 +23,13 @@ use super::names::Names;
 
 /// After so long without an answer, the next address is tried, too; then twice as long, and so on.
 const NEXT_AFTER: Duration = Duration::from_millis(300);
+/// The only address of a host is tried a second time if it has not answered after one and a half times as long as it
+/// took of late, and so much more.
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// So many attempts are made at the same time, for one connection.
 const MOST_ATTEMPTS: usize = 2;
+/// Of so many addresses it is known how long they take.
+const MOST_KNOWN: usize = 256;
 /// An address that failed comes last for so long.
 const AVOIDED_FOR: Duration = Duration::from_secs(10);
 
@@ -43,17 +51,25 @@ pub(crate) struct Dialer {
     turn: AtomicUsize,
     names: Names,
     failed: Mutex<HashMap<SocketAddr, Instant>>,
+    /// How long an address takes to connect: the least of late, which rises slowly.
+    took: Mutex<HashMap<SocketAddr, Duration>>,
 }
+
+/// How an attempt ended, and how long it took.
+type Ended = (SocketAddr, Duration, io::Result<TcpStream>);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An attempt, and what became of it.
-fn attempt(
-    address: SocketAddr,
-) -> BoxFuture<'static, (SocketAddr, io::Result<TcpStream>)> {
-    async move { (address, TcpStream::connect(address).await) }.boxed()
+fn attempt(address: SocketAddr) -> BoxFuture<'static, Ended> {
+    async move {
+        let began = Instant::now();
+        let connected = TcpStream::connect(address).await;
+        (address, began.elapsed(), connected)
+    }
+    .boxed()
 }
 
 impl Dialer {
@@ -64,17 +80,18 @@ impl Dialer {
             turn: AtomicUsize::new(usize::try_from(turn).unwrap_or(0)),
             names: Names::of_system(),
             failed: Mutex::default(),
+            took: Mutex::default(),
         }
     }
 
     /// A connection to the host. Whoever asks limits the time.
     pub(crate) async fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let addresses = self.names.addresses(host, port).await?;
-        let mut left = self.in_order(&addresses).into_iter().peekable();
-        let (mut attempts, mut next_after) = (Vec::new(), NEXT_AFTER);
-        let (mut trying, mut failure) = (Vec::new(), None);
+        let (began, mut next_after) = (Instant::now(), NEXT_AFTER);
+        let mut left = VecDeque::from(self.in_order(&addresses));
+        let (mut attempts, mut trying, mut failure) = (Vec::new(), Vec::new(), None);
         loop {
-            if let Some(address) = left.next() {
+            if let Some(address) = left.pop_front() {
                 trying.push(address);
                 // Each has a socket, and many connect at a time.
                 if attempts.len() == MOST_ATTEMPTS {
@@ -85,21 +102,29 @@ impl Dialer {
                 let none = || io::Error::new(io::ErrorKind::NotFound, "no address");
                 return Err(failure.unwrap_or_else(none));
             }
-            let has_next = left.peek().is_some();
+            let wait = match (left.is_empty(), &trying[..]) {
+                (false, _) => Some(next_after),
+                (true, [only]) => Some(self.again_in(*only, began)),
+                (true, _) => None,
+            };
             let next = async {
-                match has_next {
-                    true => tokio::time::sleep(next_after).await,
-                    false => future::pending().await,
+                match wait {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => future::pending().await,
                 }
             };
-            let (address, connected) = tokio::select! {
+            let (address, took, connected) = tokio::select! {
                 (ended, nth, _) = future::select_all(&mut attempts) => {
                     drop(attempts.remove(nth));
                     ended
                 }
                 () = next => {
-                    // So that an attempt has time enough before it is given up for others, however far the host is.
-                    next_after *= 2;
+                    if !left.is_empty() {
+                        // So that an attempt has time enough before it is given up for others, however far the host is.
+                        next_after *= 2;
+                    } else if self.again_in(trying[0], began).is_zero() {
+                        left.push_back(trying[0]);
+                    }
                     continue;
                 }
             };
@@ -108,7 +133,7 @@ impl Dialer {
                     // Those that were asked before it have not answered.
                     let earlier = trying.iter().take_while(|tried| **tried != address);
                     self.avoid(earlier.copied());
-                    lock(&self.failed).remove(&address);
+                    self.connected(address, took);
                     return Ok(stream);
                 }
                 // No address is to blame. One that has a socket already may connect yet.
@@ -120,6 +145,26 @@ impl Dialer {
                 }
             }
         }
+    }
+
+    /// When the only address is tried a second time by a connection that began then: at once if this is zero. Where nobody
+    /// knows how far it is, another look is taken after a while.
+    fn again_in(&self, address: SocketAddr, began: Instant) -> Duration {
+        match lock(&self.took).get(&address) {
+            Some(took) => (*took * 3 / 2 + AGAIN_AFTER).saturating_sub(began.elapsed()),
+            None => NEXT_AFTER,
+        }
+    }
+
+    fn connected(&self, address: SocketAddr, took: Duration) {
+        lock(&self.failed).remove(&address);
+        let mut all = lock(&self.took);
+        // Names of large stores stand for new addresses again and again.
+        if all.len() >= MOST_KNOWN && !all.contains_key(&address) {
+            all.clear();
+        }
+        let least = all.entry(address).or_insert(took);
+        *least = took.min(*least + took.saturating_sub(*least) / 8);
     }
 
     fn avoid(&self, addresses: impl IntoIterator<Item = SocketAddr>) {
@@ -222,27 +267,29 @@ mod tests {
         }
     }
 
+    /// Connections that have asked one of them and have no answer.
+    fn n_unanswered(silent: &[Silent]) -> usize {
+        let tables = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+        let is_to =
+            |line: &str, it: &Silent| line.contains(&format!(":{:04X} 02", it.at.port()));
+        let asked = tables.lines().filter(|line| silent.iter().any(|it| is_to(line, it)));
+        // The table changes while it is read, and has some of them twice then.
+        let local = asked.map(|line| line.split_whitespace().nth(1).unwrap());
+        local.collect::<std::collections::HashSet<_>>().len()
+    }
+
     /// Each of 256 requests had a socket for each address of a store that was out of reach, and there were not as many.
     #[test]
     fn few_addresses_are_tried_at_the_same_time() {
         run(async {
             let silent = [Silent::new().await, Silent::new().await, Silent::new().await];
-            let to_silent = || {
-                let tables = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
-                let ports =
-                    silent.each_ref().map(|it| format!(":{:04X} 02", it.at.port()));
-                tables
-                    .lines()
-                    .filter(|line| ports.iter().any(|it| line.contains(it)))
-                    .count()
-            };
             let dialer = knowing(Spread::Steady, &silent.each_ref().map(|it| it.at));
             let mut connecting = std::pin::pin!(dialer.connect("store", 1));
             let mut most = 0;
             for _ in 0..30 {
                 let moment = Duration::from_millis(50);
                 tokio::time::timeout(moment, &mut connecting).await.unwrap_err();
-                most = most.max(to_silent());
+                most = most.max(n_unanswered(&silent));
             }
             assert_eq!(most, MOST_ATTEMPTS);
         });
@@ -270,6 +317,45 @@ mod tests {
             let error = dialer.connect("store", 1).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         });
+    }
+
+    /// A second passed before the kernel sent a lost packet again, seven round trips of a long link.
+    #[test]
+    fn the_only_address_is_tried_again_once_it_is_known_how_far_it_is() {
+        run(async {
+            let silent = Silent::new().await;
+            let dialer = knowing(Spread::Steady, &[silent.at]);
+            let mut connecting = std::pin::pin!(dialer.connect("store", 1));
+            let mut seen_after = async |most: Duration| {
+                let began = Instant::now();
+                let mut n = 0;
+                while n < 2 && began.elapsed() < most {
+                    let moment = Duration::from_millis(10);
+                    tokio::time::timeout(moment, &mut connecting).await.unwrap_err();
+                    n = n_unanswered(std::slice::from_ref(&silent));
+                }
+                n
+            };
+            assert_eq!(seen_after(2 * NEXT_AFTER).await, 1);
+            // Known from another connection.
+            dialer.connected(silent.at, Duration::from_millis(1));
+            assert_eq!(seen_after(Duration::from_secs(10)).await, 2);
+        });
+    }
+
+    #[test]
+    fn the_least_time_of_an_address_rises_slowly() {
+        let dialer = Dialer::new(Spread::Steady);
+        let at: SocketAddr = "1.1.1.1:1".parse().unwrap();
+        let began = Instant::now();
+        assert_eq!(dialer.again_in(at, began), NEXT_AFTER);
+        let ms = Duration::from_millis;
+        for (took, least) in [(160, 160), (80, 80), (1040, 200), (40, 40)] {
+            dialer.connected(at, ms(took));
+            assert_eq!(lock(&dialer.took)[&at], ms(least));
+        }
+        assert!(dialer.again_in(at, began) <= ms(60) + AGAIN_AFTER);
+        assert_eq!(dialer.again_in(at, began - ms(80)), Duration::ZERO);
     }
 
     #[test]
