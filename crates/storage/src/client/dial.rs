@@ -23,9 +23,11 @@ use super::names::Names;
 
 /// After so long without an answer, the next address is tried, too; then twice as long, and so on.
 const NEXT_AFTER: Duration = Duration::from_millis(300);
-/// The only address of a host is tried a second time if it has not answered after one and a half times as long as it
-/// took of late, and so much more.
-const AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// The only address of a host is tried again if it has not answered after twice as long as it took of late, and not
+/// before this: a server that is asked too much loses such packets, too …
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// … and so often altogether.
+const MOST_OF_ONE: usize = 3;
 /// So many attempts are made at the same time, for one connection.
 const MOST_ATTEMPTS: usize = 2;
 /// Of so many addresses it is known how long they take.
@@ -104,7 +106,9 @@ impl Dialer {
             }
             let wait = match (left.is_empty(), &trying[..]) {
                 (false, _) => Some(next_after),
-                (true, [only]) => Some(self.again_in(*only, began)),
+                (true, [only, ..]) if addresses.len() == 1 => {
+                    self.again_in(*only, trying.len(), began.elapsed())
+                }
                 (true, _) => None,
             };
             let next = async {
@@ -114,20 +118,23 @@ impl Dialer {
                 }
             };
             let (address, took, connected) = tokio::select! {
-                (ended, nth, _) = future::select_all(&mut attempts) => {
-                    drop(attempts.remove(nth));
-                    ended
-                }
-                () = next => {
-                    if !left.is_empty() {
-                        // So that an attempt has time enough before it is given up for others, however far the host is.
-                        next_after *= 2;
-                    } else if self.again_in(trying[0], began).is_zero() {
-                        left.push_back(trying[0]);
-                    }
-                    continue;
-                }
-            };
+                            biased;
+                            (ended, nth, _) = future::select_all(&mut attempts) => {
+                                drop(attempts.remove(nth));
+                                ended
+                            }
+                            () = next => {
+                                if !left.is_empty() {
+                                    // So that an attempt has time enough before it is given up for others, however far the host is.
+                                    next_after *= 2;
+                                } else {
+                                    let (n_tried, waited) = (trying.len(), began.elapsed());
+            let again = self.again_in(addresses[0], n_tried, waited);
+                                    left.extend(again.filter(Duration::is_zero).map(|_| addresses[0]));
+                                }
+                                continue;
+                            }
+                        };
             match connected {
                 Ok(stream) => {
                     // Those that were asked before it have not answered.
@@ -147,13 +154,23 @@ impl Dialer {
         }
     }
 
-    /// When the only address is tried a second time by a connection that began then: at once if this is zero. Where nobody
+    /// In what time an only address is tried again, after so many attempts and such a wait. Where nobody
     /// knows how far it is, another look is taken after a while.
-    fn again_in(&self, address: SocketAddr, began: Instant) -> Duration {
-        match lock(&self.took).get(&address) {
-            Some(took) => (*took * 3 / 2 + AGAIN_AFTER).saturating_sub(began.elapsed()),
-            None => NEXT_AFTER,
+    fn again_in(
+        &self,
+        address: SocketAddr,
+        n_tried: usize,
+        waited: Duration,
+    ) -> Option<Duration> {
+        if n_tried >= MOST_OF_ONE {
+            return None;
         }
+        let Some(took) = lock(&self.took).get(&address).copied() else {
+            return Some(NEXT_AFTER);
+        };
+        let n_waits = u32::try_from(n_tried).unwrap_or(1);
+        let after = (took * 2).max(AGAIN_AFTER) * n_waits;
+        Some(after.saturating_sub(waited))
     }
 
     fn connected(&self, address: SocketAddr, took: Duration) {
@@ -347,15 +364,18 @@ mod tests {
     fn the_least_time_of_an_address_rises_slowly() {
         let dialer = Dialer::new(Spread::Steady);
         let at: SocketAddr = "1.1.1.1:1".parse().unwrap();
-        let began = Instant::now();
-        assert_eq!(dialer.again_in(at, began), NEXT_AFTER);
         let ms = Duration::from_millis;
+        let again_in = |n, waited| dialer.again_in(at, n, ms(waited));
+        assert_eq!(again_in(1, 0), Some(NEXT_AFTER));
         for (took, least) in [(160, 160), (80, 80), (1040, 200), (40, 40)] {
             dialer.connected(at, ms(took));
             assert_eq!(lock(&dialer.took)[&at], ms(least));
         }
-        assert!(dialer.again_in(at, began) <= ms(60) + AGAIN_AFTER);
-        assert_eq!(dialer.again_in(at, began - ms(80)), Duration::ZERO);
+        assert_eq!([again_in(1, 0), again_in(1, 120)], [Some(AGAIN_AFTER), Some(ms(0))]);
+        dialer.connected(at, ms(1000));
+        let [first, second] = [again_in(1, 100), again_in(2, 320)];
+        assert_eq!([first, second], [Some(ms(220)), Some(ms(320))]);
+        assert_eq!(again_in(MOST_OF_ONE, 0), None);
     }
 
     #[test]
