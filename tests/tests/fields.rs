@@ -162,18 +162,34 @@ fn long_fields_come_with_little_memory() -> Result<()> {
     archive.extend([0; 1024]);
     fs::write(folder.path().join("0.tar"), archive)?;
     let fields = ["a.bin", "z.bin"].map(str::to_owned).to_vec();
-    let objects = Some(double(folder.path())? as _);
-    let setup = Setup { fields, objects, batch_size: 3, ..Setup::new(folder.path()) };
-    let mut config = setup.config()?;
-    config.read.fetch.reorder_bytes = Some(1 << 20);
-    for batch in batches(config, 0)? {
-        for (field, name) in batch.fields().iter().zip(['a', 'z']) {
-            for (nth, row) in batch.rows().iter().enumerate() {
-                let Some(sample) = row.sample else { continue };
-                let expected = depth(u8::try_from(sample.0)?, name);
-                ensure!(field.value(nth) == expected, "{sample:?} {name}");
+    let objects = double(folder.path())?;
+    let store = Some(objects.clone() as _);
+    let setup =
+        Setup { fields, objects: store, batch_size: 3, ..Setup::new(folder.path()) };
+    // With memory for less than two batches, for a few, and for all.
+    for (reorder_bytes, is_noted) in
+        [(Some(1 << 20), true), (Some(32 << 20), false), (None, false)]
+    {
+        let mut config = setup.config()?;
+        config.read.fetch.reorder_bytes = reorder_bytes;
+        for batch in batches(config.clone(), 0)? {
+            for (field, name) in batch.fields().iter().zip(['a', 'z']) {
+                for (nth, row) in batch.rows().iter().enumerate() {
+                    let Some(sample) = row.sample else { continue };
+                    let expected = depth(u8::try_from(sample.0)?, name);
+                    ensure!(field.value(nth) == expected, "{sample:?} {name}");
+                }
             }
         }
+        let runtime = Runtime::open(config)?;
+        let note = runtime.next_note().unwrap_or_default();
+        let says = note.contains("no memory to fetch `a.bin`, `z.bin` ahead");
+        ensure!(says == is_noted, "{note}");
+        let before = objects.n_asked();
+        drive(&mut Loader::over(runtime), &one_epoch(), &mut Silent)?;
+        // Each of 7 records and 14 values once.
+        let n_asked = objects.n_asked() - before;
+        ensure!(n_asked <= 21, "{n_asked} requests with {reorder_bytes:?}");
     }
     Ok(())
 }

@@ -11,6 +11,7 @@
 mod absence;
 mod in_place;
 pub(crate) mod local;
+pub(crate) mod room;
 mod round_trip;
 #[cfg(test)]
 mod tests;
@@ -40,10 +41,11 @@ use crate::read::ahead::{Ahead, Soon};
 use crate::read::fetching::absence::Absence;
 use crate::read::fetching::in_place::InPlace;
 use crate::read::fetching::local::Local;
+use crate::read::fetching::room::FetchRoom;
 use crate::read::fetching::round_trip::RoundTrip;
 use crate::read::orders::Orders;
 use crate::read::remote::Remote;
-use crate::read::source::{Source, lens};
+use crate::read::source::Source;
 use crate::read::wanted::{self, BatchKey, Brought, Complete, Needed};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
@@ -127,8 +129,7 @@ pub(crate) struct FetchStage {
     pub(crate) source: Arc<Source>,
     pub(crate) remote: Arc<Remote>,
     pub(crate) fetcher: Fetcher,
-    /// Bytes that may be fetched and not yet be with the workers.
-    pub(crate) room_bytes: usize,
+    pub(crate) room: FetchRoom,
     pub(crate) bounds: FetchBounds,
     pub(crate) ahead: Ahead,
     pub(crate) jobs: Receiver<FrontJob>,
@@ -199,13 +200,10 @@ fn wall_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// How many batches are to be foretold so that `room_bytes` of records are known: twice that, as the
+/// How many batches are to be foretold so that what the queue has room for is known: twice that, as the
 /// sizes of records vary, and two at least; no more than some thousand rows.
-pub(crate) fn batches_ahead(source: &Source, batch_size: u32, room_bytes: usize) -> u32 {
-    let n = source.n_samples().max(1);
-    let mean = (lens(&source.table).sum::<u64>() / n).max(1);
-    let batch = mean.saturating_mul(u64::from(batch_size.max(1)));
-    let batches = (room_bytes as u64).saturating_mul(2).div_ceil(batch);
+pub(crate) fn batches_ahead(room: &FetchRoom, batch_size: u32) -> u32 {
+    let batches = room.queue.saturating_mul(2).div_ceil(room.batch.max(1));
     let most = (MOST_AHEAD / u64::from(batch_size.max(1))).max(2);
     u32::try_from(batches.clamp(2, most)).unwrap_or(2)
 }
@@ -250,10 +248,8 @@ impl FetchStage {
     }
 
     fn way(&self) -> Way {
-        let room_bytes = self.room_bytes as u64;
-        let for_values = self.source.room_for_values(room_bytes);
-        self.remote.fetched_fields.set_most_bytes(for_values);
-        let config = self.bounds.within(room_bytes - for_values, self.source.seed);
+        self.remote.fetched_fields.set_most_bytes(self.room.values);
+        let config = self.bounds.within(self.room.queue, self.source.seed);
         Way {
             began: Instant::now(),
             orders: Orders {
@@ -373,7 +369,7 @@ impl FetchStage {
         samples: impl Iterator<Item = SampleId>,
     ) -> Vec<Needed> {
         let keys = samples.map(|sample| self.source.key(epoch, sample));
-        self.source.pieces_to_fetch(keys, &self.remote)
+        self.source.pieces_to_fetch(keys, &self.room.ahead, &self.remote)
     }
 
     /// Enters what is foretold, and withdraws what no longer is: a device has claimed it, or its epoch

@@ -226,13 +226,13 @@ impl Runtime {
                 n_fetch_threads(self.config.workers),
             );
             let fetcher = fetcher.map_err(|source| no_thread("fetch", source))?;
-            let n_batches = batches_ahead(&source, self.config.batch_size, self.fetched);
+            let n_batches = batches_ahead(&self.fetched, self.config.batch_size);
             shared.ahead.ask_for(n_batches);
             let stage = FetchStage {
                 source,
                 remote: Arc::clone(remote),
                 fetcher,
-                room_bytes: self.fetched,
+                room: self.fetched.clone(),
                 bounds: FetchBounds {
                     requests: remote.most_requests(),
                     ..self.config.read.fetch

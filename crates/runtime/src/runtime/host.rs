@@ -13,13 +13,14 @@ use bothends_core::plan::{LastPolicy, Plan, PlanConfig, PlanError, Shuffle};
 use bothends_core::select::StrategyConfig;
 use bothends_csd::pool::{Pool, PoolSource};
 use bothends_csd::{DeviceStats, Transport};
+use bothends_dataset::Field;
 use bothends_figures::{Fetches, RecordCacheUse};
 use bothends_ops::Finish;
 use bothends_slots::{Heap, Kind, Ring, RingConfig, SlotError};
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 use crate::collect::collector::Rings;
-use crate::config::run::{RankConfig, RunConfig};
+use crate::config::run::{MemoryBudget, RankConfig, RunConfig};
 use crate::devices::emulator::DeviceProcess;
 use crate::devices::gpu::wanted_uploads;
 use crate::devices::presence::Presence;
@@ -29,6 +30,7 @@ use crate::devices::spec::DeviceSpec;
 use crate::error::RuntimeError;
 use crate::handover::finish::damages::Damages;
 use crate::read::fetching::FetchWatch;
+use crate::read::fetching::room::{BatchBytes, FetchRoom};
 use crate::read::source::Source;
 use crate::runtime::ends::Ends;
 use crate::runtime::engine::Engine;
@@ -183,8 +185,8 @@ pub struct Runtime {
     pub(crate) sizes: Sizes,
     /// Bytes that GPUs which are devices pin for their uploads.
     pub(crate) uploads: usize,
-    /// Bytes that may be fetched ahead of remote data.
-    pub(crate) fetched: usize,
+    /// The memory for remote data that are fetched.
+    pub(crate) fetched: FetchRoom,
     /// What was fetched of them, as of a moment ago.
     pub(crate) fetches: FetchWatch,
     /// This process's part of the machine's memory, in bytes, as it was when it was opened.
@@ -233,14 +235,12 @@ impl Runtime {
         let wanted = wanted_uploads(config.batch_size, n_gpus(&config.devices));
         let uploads = sizes.uploads_within(config.memory, n_devices, wanted);
         let sizes = sizes.with_uploads(config.memory, uploads);
-        let fetched = match source.remote() {
-            Some(_) => config.read.fetch.reorder_bytes.map_or_else(
-                || sizes.fetched_within(config.memory, available, n_devices),
-                |bytes| usize::try_from(bytes).unwrap_or(usize::MAX),
-            ),
-            None => 0,
-        };
-        let sizes = sizes.with_fetched(fetched);
+        let notes = bounded(NOTE_ROOM);
+        let memory = (config.memory, available, n_devices);
+        let (fetched, note) = fetch_room(&source, &config, (sizes, memory));
+        // The first note has room.
+        let _ = note.map(|note| notes.0.try_send(note));
+        let sizes = sizes.with_fetched(&fetched);
         let room = Room::divide(config.memory, available, sizes, n_devices)?;
         let rates = RememberedRates::of(&config, &source);
         check_addresses(slot_bytes(sizes, room), config.workers)?;
@@ -253,7 +253,7 @@ impl Runtime {
             engine: None,
             read_before: 0,
             devices: Vec::new(),
-            notes: bounded(NOTE_ROOM),
+            notes,
             damages: Damages::default(),
             rings: rings((&Heap, &Heap), sizes, room)?,
             device_memory: Arc::new(Heap),
@@ -319,6 +319,22 @@ fn devices_of_remote(devices: &[DeviceSpec]) -> Result<(), RuntimeError> {
              address of an agent that has one"
         )))
     })
+}
+
+/// The memory for remote data, and what is to be said of it; none for others.
+fn fetch_room(
+    source: &Source,
+    config: &RunConfig,
+    (sizes, memory): (Sizes, (MemoryBudget, Option<u64>, u32)),
+) -> (FetchRoom, Option<String>) {
+    if source.remote().is_none() {
+        return (FetchRoom::default(), None);
+    }
+    let bytes = BatchBytes::of(source, config.batch_size);
+    let room = sizes.fetch_room(memory, config.read.fetch.reorder_bytes, &bytes);
+    let names: Vec<&str> = source.fields.iter().map(Field::name).collect();
+    let note = room.note(&bytes, &names);
+    (room, note)
 }
 
 /// Devices of a run with these, each place of a pool being one, and the places of each pool at most: as many

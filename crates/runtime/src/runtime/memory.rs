@@ -9,6 +9,7 @@ use crate::config::run::{MemoryBudget, RunConfig};
 use crate::error::RuntimeError;
 use crate::handover::convert::MOST_RUNS;
 use crate::make::front::front_depth;
+use crate::read::fetching::room::{BatchBytes, FetchRoom};
 
 /// Jobs a device holds at once: one being made, one waiting, so that it never idles while a
 /// result travels.
@@ -124,9 +125,10 @@ impl Sizes {
         }
     }
 
-    /// The same with so many bytes for what is fetched ahead.
-    pub(crate) fn with_fetched(self, bytes: usize) -> Self {
-        Self { fetched: bytes, ..self }
+    /// The same with so much memory for what is fetched ahead.
+    pub(crate) fn with_fetched(self, room: &FetchRoom) -> Self {
+        let fetched = usize::try_from(room.total()).unwrap_or(usize::MAX);
+        Self { fetched, ..self }
     }
 
     /// The same with so many bytes that are pinned for uploads to GPUs that are devices, where a limit is for all.
@@ -176,6 +178,25 @@ impl Sizes {
                 let bytes =
                     available.map_or(most, |bytes| bytes / of_available).min(most);
                 usize::try_from(bytes).unwrap_or(FETCHED_MOST).max(FETCHED_LEAST)
+            }
+        }
+    }
+
+    /// The memory for remote data, whose batches have such records and further fields; `wanted` is what the user says.
+    pub(crate) fn fetch_room(
+        self,
+        (budget, available, n_devices): (MemoryBudget, Option<u64>, u32),
+        wanted: Option<u64>,
+        bytes: &BatchBytes,
+    ) -> FetchRoom {
+        let by_memory = || self.fetched_within(budget, available, n_devices) as u64;
+        match (wanted, budget) {
+            (Some(total), _) => FetchRoom::within(total, bytes),
+            (None, MemoryBudget::Total(_)) => FetchRoom::within(by_memory(), bytes),
+            (None, MemoryBudget::Auto | MemoryBudget::Slots(_)) => {
+                let n_batches = self.held.saturating_add(OUTSIDE);
+                let n_batches = n_batches.saturating_add(self.front_by_default);
+                FetchRoom::besides(by_memory(), available, (bytes, n_batches))
             }
         }
     }
@@ -629,7 +650,7 @@ mod tests {
                 let fetched = sizes.fetched_within(budget, None, 1);
                 assert!(fetched >= FETCHED_LEAST);
                 assert!(fetched <= (limit / FETCHED_PART.0).max(FETCHED_LEAST));
-                let with = sizes.with_fetched(fetched);
+                let with = Sizes { fetched, ..sizes };
                 match Room::divide(budget, None, with, 1) {
                     Ok(room) => {
                         assert!(with.total((room.front_slots, room.back_slots)) <= limit);
@@ -637,7 +658,7 @@ mod tests {
                     Err(RuntimeError::Memory { least_bytes, .. }) => {
                         let enough = MemoryBudget::Total(least_bytes);
                         let fetched = sizes.fetched_within(enough, None, 1);
-                        let with = sizes.with_fetched(fetched);
+                        let with = Sizes { fetched, ..sizes };
                         assert!(Room::divide(enough, None, with, 1).is_ok());
                     }
                     Err(other) => panic!("{other}"),

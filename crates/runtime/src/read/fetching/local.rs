@@ -6,12 +6,12 @@ use std::sync::Arc;
 use bothends_core::fetch::MAX_GAP_BYTES;
 use bothends_core::ids::SampleId;
 use bothends_core::sample::{Extent, SampleKey};
-use bothends_dataset::{Field, FieldPlace, Piece};
+use bothends_dataset::{FieldPlace, Piece};
 use bothends_side_index::{CachedRecord, Name};
 use bothends_storage::Bytes;
 
 use crate::read::remote::Remote;
-use crate::read::source::{Note, Source, lens};
+use crate::read::source::{Note, Source};
 use crate::read::wanted::Needed;
 
 /// What is in the record cache of these data, for whoever orders records.
@@ -68,16 +68,18 @@ fn are_joined(rows: &[Needed]) -> Vec<bool> {
 
 impl Source {
     /// What is fetched for samples of these keys: all of a record where that is kept in the record cache, or may
-    /// be, or where one request brings it with its neighbour; and the fields that were asked for.
+    /// be, or where one request brings it with its neighbour; and the values of these fields.
     pub(crate) fn pieces_to_fetch(
         &self,
         keys: impl Iterator<Item = SampleKey>,
+        fields: &[usize],
         remote: &Remote,
     ) -> Vec<Needed> {
         let mut note = Note::default();
         let keys: Vec<SampleKey> = keys.collect();
         let wholes = keys.iter().map(|SampleKey { sample, .. }| {
-            let (piece, values) = (self.whole(*sample), self.values_to_fetch(*sample));
+            let (piece, values) =
+                (self.whole(*sample), self.values_to_fetch(*sample, fields));
             Needed { sample: *sample, piece, values }
         });
         let wholes: Vec<Needed> = wholes.collect();
@@ -98,35 +100,20 @@ impl Source {
         needed.collect()
     }
 
-    /// The fields of a sample that are neither in memory nor empty, by their numbers.
-    fn values_to_fetch(&self, sample: SampleId) -> Vec<(usize, Extent)> {
-        let fields = self.fields.iter().enumerate();
+    /// Those of these fields of a sample that are neither in memory nor empty, by their numbers.
+    fn values_to_fetch(
+        &self,
+        sample: SampleId,
+        fields: &[usize],
+    ) -> Vec<(usize, Extent)> {
+        let all = self.fields.iter().enumerate();
+        let asked = all.filter(|(nth, _)| fields.contains(nth));
         let values =
-            fields.filter_map(|(nth, field)| match field.place(self.record_of(sample)) {
+            asked.filter_map(|(nth, field)| match field.place(self.record_of(sample)) {
                 FieldPlace::Extent(extent) if extent.len > 0 => Some((nth, extent)),
                 FieldPlace::Extent(_) | FieldPlace::Value(_) => None,
             });
         values.collect()
-    }
-
-    /// What of the memory for fetched data the values of batches under way may have: their part of a sample's bytes, and
-    /// at least what captions need.
-    pub(crate) fn room_for_values(&self, room_bytes: u64) -> u64 {
-        let of_field = |field: &Field| {
-            let lens = (0..self.n_samples()).map(|row| match field.place(row) {
-                FieldPlace::Extent(extent) => u64::from(extent.len),
-                FieldPlace::Value(_) => 0,
-            });
-            lens.sum::<u64>()
-        };
-        let values: u64 = self.fields.iter().map(of_field).sum();
-        if values == 0 {
-            return 0;
-        }
-        let all = values.saturating_add(lens(&self.table).sum()).max(1);
-        let part = u128::from(room_bytes) * u128::from(values) / u128::from(all);
-        let part = u64::try_from(part).unwrap_or(u64::MAX);
-        part.clamp(room_bytes / 16, room_bytes / 2)
     }
 
     /// Whether all of a record is kept in the record cache, or may be.

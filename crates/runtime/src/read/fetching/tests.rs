@@ -13,6 +13,7 @@ use super::*;
 use crate::collect::bell::bell;
 use crate::config::run::{RunConfig, SideIndexUse};
 use crate::make::front::{Front, RowLens};
+use crate::read::fetching::room::BatchBytes;
 use crate::threads::times::{Ends, ThreadTimes};
 
 const N_FILES: u64 = 64;
@@ -57,7 +58,7 @@ impl World {
             source: Arc::new(Source::open(&config).unwrap()),
             remote: Arc::new(Remote::of_double(objects.clone(), n_local)),
             fetcher: Fetcher::start(objects, NonZero::<usize>::MIN).unwrap(),
-            room_bytes: 512 << 20,
+            room: FetchRoom::within(512 << 20, &BatchBytes::default()),
             bounds: FetchBounds::default(),
             ahead: Ahead::default(),
             jobs,
