@@ -5,7 +5,7 @@
 //! preferred to it for a while.
 //!
 //! A packet that opens a connection and is lost is sent again after a second (RFC 6298, 2.1), as the kernel does not know
-//! the round trip yet. Whoever has connected before knows it: a single address is tried once more long before that.
+//! the round trip yet. Whoever has connected before knows it: a single address is tried again long before that.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{self, BoxFuture, FutureExt};
 use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::failure::is_open_files;
 use super::names::Names;
@@ -28,6 +29,9 @@ const NEXT_AFTER: Duration = Duration::from_millis(300);
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// … and so often altogether.
 const MOST_OF_ONE: usize = 3;
+/// So many attempts are made that way at the same time, for all connections: of those that are lost there are few, and a
+/// server that is gone shall not take all open files.
+const MOST_AGAIN: usize = 32;
 /// So many attempts are made at the same time, for one connection.
 const MOST_ATTEMPTS: usize = 2;
 /// Of so many addresses it is known how long they take.
@@ -55,6 +59,8 @@ pub(crate) struct Dialer {
     failed: Mutex<HashMap<SocketAddr, Instant>>,
     /// How long an address takes to connect: the least of late, which rises slowly.
     took: Mutex<HashMap<SocketAddr, Duration>>,
+    /// Has a permit for each further attempt at an only address.
+    again: Semaphore,
 }
 
 /// How an attempt ended, and how long it took.
@@ -83,70 +89,40 @@ impl Dialer {
             names: Names::of_system(),
             failed: Mutex::default(),
             took: Mutex::default(),
+            again: Semaphore::new(MOST_AGAIN),
         }
     }
 
     /// A connection to the host. Whoever asks limits the time.
     pub(crate) async fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let addresses = self.names.addresses(host, port).await?;
-        let (began, mut next_after) = (Instant::now(), NEXT_AFTER);
-        let mut left = VecDeque::from(self.in_order(&addresses));
-        let (mut attempts, mut trying, mut failure) = (Vec::new(), Vec::new(), None);
+        let mut attempts = Attempts::new(self, &addresses);
+        let mut failure = None;
         loop {
-            if let Some(address) = left.pop_front() {
-                trying.push(address);
-                // Each has a socket, and many connect at a time.
-                if attempts.len() == MOST_ATTEMPTS {
-                    drop(attempts.remove(0));
-                }
-                attempts.push(attempt(address));
-            } else if attempts.is_empty() {
+            attempts.begin_next();
+            if attempts.pending.is_empty() {
                 let none = || io::Error::new(io::ErrorKind::NotFound, "no address");
                 return Err(failure.unwrap_or_else(none));
             }
-            let wait = match (left.is_empty(), &trying[..]) {
-                (false, _) => Some(next_after),
-                (true, [only, ..]) if addresses.len() == 1 => {
-                    self.again_in(*only, trying.len(), began.elapsed())
-                }
-                (true, _) => None,
+            let Some((address, took, connected)) = attempts.ended_or_time().await else {
+                attempts.time_has_passed();
+                continue;
             };
-            let next = async {
-                match wait {
-                    Some(wait) => tokio::time::sleep(wait).await,
-                    None => future::pending().await,
-                }
-            };
-            let (address, took, connected) = tokio::select! {
-                            biased;
-                            (ended, nth, _) = future::select_all(&mut attempts) => {
-                                drop(attempts.remove(nth));
-                                ended
-                            }
-                            () = next => {
-                                if !left.is_empty() {
-                                    // So that an attempt has time enough before it is given up for others, however far the host is.
-                                    next_after *= 2;
-                                } else {
-                                    let (n_tried, waited) = (trying.len(), began.elapsed());
-            let again = self.again_in(addresses[0], n_tried, waited);
-                                    left.extend(again.filter(Duration::is_zero).map(|_| addresses[0]));
-                                }
-                                continue;
-                            }
-                        };
             match connected {
                 Ok(stream) => {
                     // Those that were asked before it have not answered.
-                    let earlier = trying.iter().take_while(|tried| **tried != address);
+                    let tried = attempts.tried.iter();
+                    let earlier = tried.take_while(|tried| **tried != address);
                     self.avoid(earlier.copied());
                     self.connected(address, took);
                     return Ok(stream);
                 }
                 // No address is to blame. One that has a socket already may connect yet.
-                Err(error) if is_open_files(&error) => failure = Some(error),
+                Err(error) if is_open_files(&error) => {
+                    failure = failure.or(attempts.pending.is_empty().then_some(error));
+                }
                 Err(error) => {
-                    trying.retain(|tried| *tried != address);
+                    attempts.tried.retain(|tried| *tried != address);
                     self.avoid([address]);
                     failure.get_or_insert(error);
                 }
@@ -218,6 +194,93 @@ impl Dialer {
         };
         ordered.sort_by_key(is_avoided);
         ordered
+    }
+}
+
+/// The attempts at one connection.
+struct Attempts<'d> {
+    dialer: &'d Dialer,
+    began: Instant,
+    /// Addresses that are to be tried, and those that were and have not failed.
+    left: VecDeque<SocketAddr>,
+    tried: Vec<SocketAddr>,
+    pending: Vec<BoxFuture<'static, Ended>>,
+    /// The host has no other.
+    only: Option<SocketAddr>,
+    /// Of the further attempts at that.
+    permits: Vec<SemaphorePermit<'d>>,
+    next_after: Duration,
+}
+
+impl<'d> Attempts<'d> {
+    fn new(dialer: &'d Dialer, addresses: &[SocketAddr]) -> Self {
+        Self {
+            dialer,
+            began: Instant::now(),
+            left: dialer.in_order(addresses).into(),
+            tried: Vec::new(),
+            pending: Vec::new(),
+            only: if let [only] = addresses { Some(*only) } else { None },
+            permits: Vec::new(),
+            next_after: NEXT_AFTER,
+        }
+    }
+
+    /// Tries the next address, if there is one.
+    fn begin_next(&mut self) {
+        let Some(address) = self.left.pop_front() else { return };
+        self.tried.push(address);
+        // Each has a socket, and many connect at a time. Of an only address, any may be the one that is answered.
+        if self.pending.len() == MOST_ATTEMPTS && self.only.is_none() {
+            drop(self.pending.remove(0));
+        }
+        self.pending.push(attempt(address));
+    }
+
+    /// An attempt that has ended; `None` if it is time for another one.
+    async fn ended_or_time(&mut self) -> Option<Ended> {
+        let wait = match self.only {
+            _ if !self.left.is_empty() => Some(self.next_after),
+            // One that was refused is not tried again.
+            Some(only) if !self.tried.is_empty() => self.again_in(only),
+            Some(_) | None => None,
+        };
+        let time = async {
+            match wait {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            (ended, nth, _) = future::select_all(&mut self.pending) => {
+                drop(self.pending.remove(nth));
+                Some(ended)
+            }
+            () = time => None,
+        }
+    }
+
+    fn again_in(&self, only: SocketAddr) -> Option<Duration> {
+        self.dialer.again_in(only, self.tried.len(), self.began.elapsed())
+    }
+
+    fn time_has_passed(&mut self) {
+        // So that an attempt has time enough before it is given up for others, however far the host is.
+        self.next_after = self.next_after.saturating_mul(2);
+        let Some(only) = self.only.filter(|_| self.left.is_empty()) else { return };
+        let is_time = self.again_in(only).is_some_and(|wait| wait.is_zero());
+        if !is_time {
+            return;
+        }
+        match self.dialer.again.try_acquire() {
+            Ok(permit) => {
+                self.permits.push(permit);
+                self.left.push_back(only);
+            }
+            // As many others are tried again, so the server is gone most likely.
+            Err(_) => self.only = None,
+        }
     }
 }
 
@@ -342,11 +405,11 @@ mod tests {
         run(async {
             let silent = Silent::new().await;
             let dialer = knowing(Spread::Steady, &[silent.at]);
-            let mut connecting = std::pin::pin!(dialer.connect("store", 1));
-            let mut seen_after = async |most: Duration| {
+            let seen_after = async |most: Duration| {
+                let mut connecting = std::pin::pin!(dialer.connect("store", 1));
                 let began = Instant::now();
                 let mut n = 0;
-                while n < 2 && began.elapsed() < most {
+                while n < MOST_OF_ONE && began.elapsed() < most {
                     let moment = Duration::from_millis(10);
                     tokio::time::timeout(moment, &mut connecting).await.unwrap_err();
                     n = n_unanswered(std::slice::from_ref(&silent));
@@ -356,7 +419,11 @@ mod tests {
             assert_eq!(seen_after(2 * NEXT_AFTER).await, 1);
             // Known from another connection.
             dialer.connected(silent.at, Duration::from_millis(1));
-            assert_eq!(seen_after(Duration::from_secs(10)).await, 2);
+            assert_eq!(seen_after(Duration::from_secs(10)).await, MOST_OF_ONE);
+            // As many others are tried again.
+            assert_eq!(dialer.again.available_permits(), MOST_AGAIN);
+            dialer.again.forget_permits(MOST_AGAIN);
+            assert_eq!(seen_after(2 * NEXT_AFTER).await, 1);
         });
     }
 
