@@ -76,6 +76,14 @@ pub(crate) struct FeedLinks {
 impl Feed {
     /// The loop of the feed thread.
     pub(crate) fn run(self) {
+        self.finish_all();
+        // Of an epoch that was cancelled nobody takes any.
+        if let Some(remote) = self.maker.source.remote() {
+            remote.fetched_fields.leave(self.maker.epoch);
+        }
+    }
+
+    fn finish_all(&self) {
         let mut bench = Bench::default();
         let mut stream = self.digest.clone();
         while !self.stop.is_set() {

@@ -200,10 +200,10 @@ fn wall_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// How many batches are to be foretold so that what the queue has room for is known: twice that, as the
-/// sizes of records vary, and two at least; no more than some thousand rows.
+/// How many batches are to be foretold so that what the queue has room for is known: two at least, and no more than some
+/// thousand rows.
 pub(crate) fn batches_ahead(room: &FetchRoom, batch_size: u32) -> u32 {
-    let batches = room.queue.saturating_mul(2).div_ceil(room.batch.max(1));
+    let batches = room.batches_ahead();
     let most = (MOST_AHEAD / u64::from(batch_size.max(1))).max(2);
     u32::try_from(batches.clamp(2, most)).unwrap_or(2)
 }
@@ -248,14 +248,14 @@ impl FetchStage {
     }
 
     fn way(&self) -> Way {
-        self.remote.fetched_fields.set_most_bytes(self.room.values);
+        let fields = self.remote.fetched_fields.clone();
+        fields.begin(self.room.values);
         let config = self.bounds.within(self.room.queue, self.source.seed);
+        let mut orders = Orders::new(FetchQueue::new(config), fields);
+        orders.local = Local::of(&self.source, &self.remote);
         Way {
             began: Instant::now(),
-            orders: Orders {
-                local: Local::of(&self.source, &self.remote),
-                ..Orders::new(FetchQueue::new(config))
-            },
+            orders,
             in_flight: HashMap::new(),
             in_place: InPlace::of(&self.source),
             ready: VecDeque::new(),
@@ -369,7 +369,7 @@ impl FetchStage {
         samples: impl Iterator<Item = SampleId>,
     ) -> Vec<Needed> {
         let keys = samples.map(|sample| self.source.key(epoch, sample));
-        self.source.pieces_to_fetch(keys, &self.room.ahead, &self.remote)
+        self.source.pieces_to_fetch(keys, &self.remote)
     }
 
     /// Enters what is foretold, and withdraws what no longer is: a device has claimed it, or its epoch

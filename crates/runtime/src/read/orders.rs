@@ -10,6 +10,7 @@ use bothends_side_index::CachedRecord;
 
 use crate::make::front::FrontJob;
 use crate::read::fetching::local::Local;
+use crate::read::remote::fetched_fields::FetchedFields;
 use crate::read::wanted::{BatchKey, Books, Brought, Complete, Needed};
 
 /// The books, and the queue that has what is missing in them.
@@ -19,11 +20,13 @@ pub(crate) struct Orders {
     pub(crate) books: Books,
     /// Where records are looked for before they are asked of the network.
     pub(crate) local: Option<Local>,
+    /// Where values wait until their batch is finished.
+    fields: FetchedFields,
 }
 
 impl Orders {
-    pub(crate) fn new(queue: FetchQueue) -> Self {
-        Self { queue, books: Books::default(), local: None }
+    pub(crate) fn new(queue: FetchQueue, fields: FetchedFields) -> Self {
+        Self { queue, books: Books::default(), local: None, fields }
     }
 
     /// A batch is foretold; its rows are asked for where it is new.
@@ -66,7 +69,10 @@ impl Orders {
             for (from, to) in self.books.hasten(key) {
                 self.queue.renumber(from, to);
             }
-            self.books.missing(key)
+            // It must not be dropped for the room of its own values.
+            self.books.foretold_again(key);
+            // Batches that were finished meanwhile have left room.
+            [self.books.missing(key), self.books.without_room(key)].concat()
         } else {
             self.withdraw(key);
             self.books.urgent(key, rows())
@@ -124,6 +130,25 @@ impl Orders {
         for position in self.books.withdraw(key) {
             self.queue.withdraw(position);
         }
+        self.fields.release(key);
+    }
+
+    /// Whether the record or the value at a position may be requested: a value needs room until its batch is finished.
+    fn may_be_asked(&mut self, position: u64) -> bool {
+        let Some((batch, n_bytes)) = self.books.needs_room(position) else { return true };
+        let has_room = loop {
+            if self.fields.reserve(batch, n_bytes) {
+                break true;
+            }
+            if !self.drop_set_aside() {
+                break false;
+            }
+        };
+        match has_room {
+            true => self.books.has_room(position),
+            false => self.books.has_no_room(position),
+        }
+        has_room
     }
 
     /// The record or the value at a position, where it is on a local disk.
@@ -143,6 +168,9 @@ impl Orders {
             if let Some(record) = self.find(position) {
                 // No batch is complete by this: its job comes later.
                 let _ = self.books.fetched(position, Ok(Brought::Cached(record)));
+                continue;
+            }
+            if !self.may_be_asked(position) {
                 continue;
             }
             let end = extent.offset.saturating_add(u64::from(extent.len));
@@ -179,6 +207,7 @@ mod tests {
     /// A store with room for so many batches, and a front that gives jobs.
     struct World {
         orders: Orders,
+        fields: FetchedFields,
         front: Front,
         jobs: Receiver<FrontJob>,
         ring: Ring,
@@ -198,8 +227,11 @@ mod tests {
             };
             let (jobs_in, jobs) = unbounded();
             let ring = RingConfig { n_slots: 4, slot_bytes: 4 * 4 };
+            let fields = FetchedFields::default();
+            fields.begin(u64::MAX);
             Self {
-                orders: Orders::new(FetchQueue::new(config)),
+                orders: Orders::new(FetchQueue::new(config), fields.clone()),
+                fields,
                 front: Front::new(jobs_in, bell().0, RowLens::Every(4), 2, 4),
                 jobs,
                 ring: Ring::new(ring).unwrap(),
@@ -394,5 +426,52 @@ mod tests {
             assert!(held <= room_batches * BATCH + row, "{held} with a mask of {mask}");
             assert_eq!(world.orders.queue.figures().held_bytes, 0);
         }
+    }
+
+    /// Each mask has 50 bytes. They were fetched and dropped, and fetched again when the batch was finished.
+    #[test]
+    fn values_without_room_are_not_requested_before_there_is_some() {
+        let mut world = World::new(100);
+        world.mask = 50;
+        world.fields.begin(6 * 50);
+        world.foretell(&[0, 1, 2]);
+        assert_eq!(world.n_requests, 3 * 4 + 6);
+        world.answer();
+        assert_eq!(world.job(0), all_of(0));
+        // Nobody waits for the masks of two rows.
+        assert_eq!(world.job(1), all_of(1));
+        assert_eq!(world.n_requests, 3 * 4 + 6);
+        world.fields.take(key(0));
+        assert!(world.job(2).is_empty());
+        assert_eq!(world.n_requests, 3 * 4 + 10);
+        assert_eq!(world.answer(), all_of(2));
+        world.fields.take(key(1));
+        world.fields.take(key(2));
+    }
+
+    #[test]
+    fn a_batch_that_is_set_aside_leaves_its_room_to_others_and_not_to_itself() {
+        let mut world = World::new(100);
+        world.mask = 50;
+        world.fields.begin(4 * 50);
+        world.foretell(&[3]);
+        world.answer();
+        // A device has claimed it.
+        world.foretell(&[4]);
+        assert_eq!(world.n_requests, 8 + 8);
+        world.answer();
+        world.foretell(&[5]);
+        assert_eq!(world.n_requests, 8 + 8 + 8);
+        world.answer();
+        world.foretell(&[]);
+        assert_eq!(world.job(5), all_of(5));
+        assert_eq!(world.n_requests, 3 * 8);
+        // Its own room is all that there is.
+        world.fields.begin(2 * 50);
+        world.foretell(&[6]);
+        world.answer();
+        world.foretell(&[]);
+        assert_eq!(world.job(6), all_of(6));
+        assert_eq!(world.n_requests, 3 * 8 + 6);
     }
 }

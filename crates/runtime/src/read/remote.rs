@@ -6,7 +6,7 @@
 //! speaks to a store is `storage`.
 
 pub(crate) mod cache;
-mod fetched_fields;
+pub(crate) mod fetched_fields;
 mod single;
 
 use std::error::Error as _;

@@ -232,7 +232,7 @@ impl Runtime {
                 source,
                 remote: Arc::clone(remote),
                 fetcher,
-                room: self.fetched.clone(),
+                room: self.fetched,
                 bounds: FetchBounds {
                     requests: remote.most_requests(),
                     ..self.config.read.fetch

@@ -13,14 +13,13 @@ use bothends_core::plan::{LastPolicy, Plan, PlanConfig, PlanError, Shuffle};
 use bothends_core::select::StrategyConfig;
 use bothends_csd::pool::{Pool, PoolSource};
 use bothends_csd::{DeviceStats, Transport};
-use bothends_dataset::Field;
 use bothends_figures::{Fetches, RecordCacheUse};
 use bothends_ops::Finish;
 use bothends_slots::{Heap, Kind, Ring, RingConfig, SlotError};
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 use crate::collect::collector::Rings;
-use crate::config::run::{MemoryBudget, RankConfig, RunConfig};
+use crate::config::run::{RankConfig, RunConfig};
 use crate::devices::emulator::DeviceProcess;
 use crate::devices::gpu::wanted_uploads;
 use crate::devices::presence::Presence;
@@ -236,11 +235,14 @@ impl Runtime {
         let uploads = sizes.uploads_within(config.memory, n_devices, wanted);
         let sizes = sizes.with_uploads(config.memory, uploads);
         let notes = bounded(NOTE_ROOM);
-        let memory = (config.memory, available, n_devices);
-        let (fetched, note) = fetch_room(&source, &config, (sizes, memory));
+        let fetched = source.remote().map_or_else(FetchRoom::default, |_| {
+            let bytes = BatchBytes::of(&source, config.batch_size);
+            let memory = (config.memory, available, n_devices);
+            sizes.fetch_room(memory, config.read.fetch.reorder_bytes, bytes)
+        });
         // The first note has room.
-        let _ = note.map(|note| notes.0.try_send(note));
-        let sizes = sizes.with_fetched(&fetched);
+        let _ = fetched.note().map(|note| notes.0.try_send(note));
+        let sizes = sizes.with_fetched(fetched);
         let room = Room::divide(config.memory, available, sizes, n_devices)?;
         let rates = RememberedRates::of(&config, &source);
         check_addresses(slot_bytes(sizes, room), config.workers)?;
@@ -319,22 +321,6 @@ fn devices_of_remote(devices: &[DeviceSpec]) -> Result<(), RuntimeError> {
              address of an agent that has one"
         )))
     })
-}
-
-/// The memory for remote data, and what is to be said of it; none for others.
-fn fetch_room(
-    source: &Source,
-    config: &RunConfig,
-    (sizes, memory): (Sizes, (MemoryBudget, Option<u64>, u32)),
-) -> (FetchRoom, Option<String>) {
-    if source.remote().is_none() {
-        return (FetchRoom::default(), None);
-    }
-    let bytes = BatchBytes::of(source, config.batch_size);
-    let room = sizes.fetch_room(memory, config.read.fetch.reorder_bytes, &bytes);
-    let names: Vec<&str> = source.fields.iter().map(Field::name).collect();
-    let note = room.note(&bytes, &names);
-    (room, note)
 }
 
 /// Devices of a run with these, each place of a pool being one, and the places of each pool at most: as many

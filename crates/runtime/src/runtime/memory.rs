@@ -126,8 +126,8 @@ impl Sizes {
     }
 
     /// The same with so much memory for what is fetched ahead.
-    pub(crate) fn with_fetched(self, room: &FetchRoom) -> Self {
-        let fetched = usize::try_from(room.total()).unwrap_or(usize::MAX);
+    pub(crate) fn with_fetched(self, room: FetchRoom) -> Self {
+        let fetched = usize::try_from(room.limited).unwrap_or(usize::MAX);
         Self { fetched, ..self }
     }
 
@@ -182,20 +182,27 @@ impl Sizes {
         }
     }
 
-    /// The memory for remote data, whose batches have such records and further fields; `wanted` is what the user says.
+    /// The memory for remote data with such batches; `wanted` is what the user says.
     pub(crate) fn fetch_room(
         self,
         (budget, available, n_devices): (MemoryBudget, Option<u64>, u32),
         wanted: Option<u64>,
-        bytes: &BatchBytes,
+        bytes: BatchBytes,
     ) -> FetchRoom {
         let by_memory = || self.fetched_within(budget, available, n_devices) as u64;
+        let front = match budget {
+            MemoryBudget::Auto if n_devices == 0 => self.front_by_default,
+            MemoryBudget::Auto | MemoryBudget::Slots(_) | MemoryBudget::Total(_) => {
+                FRONT.1
+            }
+        };
+        let n_batches = self.held.saturating_add(OUTSIDE).saturating_add(front);
         match (wanted, budget) {
-            (Some(total), _) => FetchRoom::within(total, bytes),
-            (None, MemoryBudget::Total(_)) => FetchRoom::within(by_memory(), bytes),
+            (Some(total), _) => FetchRoom::within(total, bytes, n_batches),
+            (None, MemoryBudget::Total(_)) => {
+                FetchRoom::within(by_memory(), bytes, n_batches)
+            }
             (None, MemoryBudget::Auto | MemoryBudget::Slots(_)) => {
-                let n_batches = self.held.saturating_add(OUTSIDE);
-                let n_batches = n_batches.saturating_add(self.front_by_default);
                 FetchRoom::besides(by_memory(), available, (bytes, n_batches))
             }
         }

@@ -46,7 +46,7 @@ impl Runtime {
         };
         let described = left.map_or(0, |left| left.description_bytes());
         let sizes = Sizes::new(&self.config, views.len(), &finish);
-        let sizes = sizes.with_description(described).with_fetched(&self.fetched);
+        let sizes = sizes.with_description(described).with_fetched(self.fetched);
         let sizes = sizes.with_uploads(self.config.memory, self.uploads);
         let room = self.divide(sizes, None)?;
         let before = mem::replace(&mut self.ends.now, end);

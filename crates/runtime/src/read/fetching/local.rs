@@ -68,18 +68,16 @@ fn are_joined(rows: &[Needed]) -> Vec<bool> {
 
 impl Source {
     /// What is fetched for samples of these keys: all of a record where that is kept in the record cache, or may
-    /// be, or where one request brings it with its neighbour; and the values of these fields.
+    /// be, or where one request brings it with its neighbour; and the fields that were asked for.
     pub(crate) fn pieces_to_fetch(
         &self,
         keys: impl Iterator<Item = SampleKey>,
-        fields: &[usize],
         remote: &Remote,
     ) -> Vec<Needed> {
         let mut note = Note::default();
         let keys: Vec<SampleKey> = keys.collect();
         let wholes = keys.iter().map(|SampleKey { sample, .. }| {
-            let (piece, values) =
-                (self.whole(*sample), self.values_to_fetch(*sample, fields));
+            let (piece, values) = (self.whole(*sample), self.values_to_fetch(*sample));
             Needed { sample: *sample, piece, values }
         });
         let wholes: Vec<Needed> = wholes.collect();
@@ -100,14 +98,9 @@ impl Source {
         needed.collect()
     }
 
-    /// Those of these fields of a sample that are neither in memory nor empty, by their numbers.
-    fn values_to_fetch(
-        &self,
-        sample: SampleId,
-        fields: &[usize],
-    ) -> Vec<(usize, Extent)> {
-        let all = self.fields.iter().enumerate();
-        let asked = all.filter(|(nth, _)| fields.contains(nth));
+    /// The fields of a sample that are neither in memory nor empty, by their numbers.
+    fn values_to_fetch(&self, sample: SampleId) -> Vec<(usize, Extent)> {
+        let asked = self.fields.iter().enumerate();
         let values =
             asked.filter_map(|(nth, field)| match field.place(self.record_of(sample)) {
                 FieldPlace::Extent(extent) if extent.len > 0 => Some((nth, extent)),

@@ -58,7 +58,7 @@ impl World {
             source: Arc::new(Source::open(&config).unwrap()),
             remote: Arc::new(Remote::of_double(objects.clone(), n_local)),
             fetcher: Fetcher::start(objects, NonZero::<usize>::MIN).unwrap(),
-            room: FetchRoom::within(512 << 20, &BatchBytes::default()),
+            room: FetchRoom::within(512 << 20, BatchBytes::default(), 1),
             bounds: FetchBounds::default(),
             ahead: Ahead::default(),
             jobs,

@@ -1,12 +1,13 @@
 //! Values of further fields that came with the records of a batch, until the batch is finished.
 //!
-//! The thread that fetches keeps them before it hands the row to the workers, and whoever finishes the batch takes them.
-//! Of what is not here, as of a batch that a device makes or for which there was no room, the values are read then.
+//! A value is only requested once it has room here, which is that of its batch until this is finished or nobody wants it any
+//! more. The thread that fetches keeps what has come before it hands the row to the workers, and whoever finishes the batch
+//! takes it. What is not here, as of a batch that a device makes or for which there was no room, is read then.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bothends_core::ids::SampleId;
+use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_storage::Bytes;
 
 use crate::read::wanted::{BatchKey, FetchedValue};
@@ -14,24 +15,42 @@ use crate::read::wanted::{BatchKey, FetchedValue};
 /// The values of a batch, by sample and the number of the field.
 pub(crate) type OfBatch = HashMap<(SampleId, usize), Bytes>;
 
-/// The values of batches under way.
-#[derive(Debug, Default)]
-pub(crate) struct FetchedFields(Mutex<Held>);
+/// The values of batches under way. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FetchedFields(Arc<Mutex<Held>>);
 
 #[derive(Debug, Default)]
 struct Held {
-    batches: HashMap<BatchKey, OfBatch>,
-    n_bytes: u64,
+    batches: HashMap<BatchKey, Entry>,
+    reserved: u64,
     most_bytes: u64,
 }
 
+#[derive(Debug, Default)]
+struct Entry {
+    values: OfBatch,
+    reserved: u64,
+}
+
 impl FetchedFields {
-    /// So many bytes may be kept from now on.
-    pub(crate) fn set_most_bytes(&self, most_bytes: u64) {
-        self.held().most_bytes = most_bytes;
+    /// So many bytes may be reserved from now on, and nothing is.
+    pub(crate) fn begin(&self, most_bytes: u64) {
+        *self.held() = Held { most_bytes, ..Held::default() };
     }
 
-    /// Keeps the values of a row, without the rest of what their requests brought, as far as there is room.
+    /// Reserves room for a value of a batch; false where there is none.
+    pub(crate) fn reserve(&self, batch: BatchKey, n_bytes: u64) -> bool {
+        let mut held = self.held();
+        let reserved = held.reserved.saturating_add(n_bytes);
+        if reserved > held.most_bytes {
+            return false;
+        }
+        held.reserved = reserved;
+        held.batches.entry(batch).or_default().reserved += n_bytes;
+        true
+    }
+
+    /// Keeps the values of a row, without the rest of what their requests brought, if they have room.
     pub(crate) fn keep(
         &self,
         batch: BatchKey,
@@ -42,26 +61,32 @@ impl FetchedFields {
             return;
         }
         let mut held = self.held();
-        if !held.batches.contains_key(&batch) {
-            // Of a cancelled epoch nobody takes any.
-            held.leave(|(epoch, _)| epoch.0.abs_diff(batch.0.0) > 1);
-        }
+        let Some(entry) = held.batches.get_mut(&batch) else { return };
         for FetchedValue { field, bytes, .. } in values {
-            let Some((all, range)) = bytes else { continue };
-            let Some(value) = all.get(range) else { continue };
-            let n_bytes = held.n_bytes.saturating_add(value.len() as u64);
-            if n_bytes <= held.most_bytes {
-                let value = Bytes::copy_from_slice(value);
-                let of_batch = held.batches.entry(batch).or_default();
-                let replaced = of_batch.insert((sample, field), value);
-                held.n_bytes = n_bytes - replaced.map_or(0, |it| it.len() as u64);
-            }
+            let value = bytes.as_ref().and_then(|(all, range)| all.get(range.clone()));
+            let value =
+                value.map(|value| ((sample, field), Bytes::copy_from_slice(value)));
+            entry.values.extend(value);
         }
     }
 
-    /// The values of a batch that is finished.
+    /// The values of a batch that is finished. Their room is free.
     pub(crate) fn take(&self, batch: BatchKey) -> OfBatch {
-        self.held().take(batch)
+        self.held().remove(batch).values
+    }
+
+    /// Nobody wants the batch of the host any more. Its room is free.
+    pub(crate) fn release(&self, batch: BatchKey) {
+        self.held().remove(batch);
+    }
+
+    /// Nothing of an epoch is finished any more.
+    pub(crate) fn leave(&self, epoch: EpochIdx) {
+        let mut held = self.held();
+        let left = held.batches.keys().filter(|(of, _)| *of == epoch);
+        for batch in left.copied().collect::<Vec<_>>() {
+            held.remove(batch);
+        }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -70,24 +95,16 @@ impl FetchedFields {
 }
 
 impl Held {
-    fn take(&mut self, batch: BatchKey) -> OfBatch {
-        let taken = self.batches.remove(&batch).unwrap_or_default();
-        self.n_bytes -= taken.values().map(|value| value.len() as u64).sum::<u64>();
-        taken
-    }
-
-    /// Drops the values of some batches.
-    fn leave(&mut self, is_left: impl Fn(BatchKey) -> bool) {
-        let left = self.batches.keys().copied().filter(|batch| is_left(*batch));
-        for batch in left.collect::<Vec<_>>() {
-            self.take(batch);
-        }
+    fn remove(&mut self, batch: BatchKey) -> Entry {
+        let entry = self.batches.remove(&batch).unwrap_or_default();
+        self.reserved -= entry.reserved;
+        entry
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bothends_core::ids::{BatchIdx, EpochIdx};
+    use bothends_core::ids::BatchIdx;
     use bothends_core::sample::{Extent, FileIdx};
 
     use super::*;
@@ -102,21 +119,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_counted() {
+    fn what_is_kept_has_room_until_its_batch_is_finished_or_left() {
         let fields = FetchedFields::default();
-        fields.set_most_bytes(50);
+        fields.begin(50);
         let key = |epoch, batch| (EpochIdx(epoch), BatchIdx(batch));
+        assert!(fields.reserve(key(0, 0), 20) && fields.reserve(key(0, 0), 10));
+        assert!(!fields.reserve(key(0, 1), 30) && fields.reserve(key(0, 1), 20));
         fields.keep(key(0, 0), SampleId(1), values(&[20, 10]));
-        fields.keep(key(0, 0), SampleId(1), values(&[20, 10]));
-        fields.keep(key(0, 1), SampleId(2), values(&[30, 20]));
-        assert_eq!(fields.held().n_bytes, 50, "and not 80");
+        fields.keep(key(0, 2), SampleId(9), values(&[1]));
         assert_eq!(fields.take(key(0, 0)).len(), 2);
-        assert!(fields.take(key(0, 0)).is_empty());
-        assert_eq!(fields.held().n_bytes, 20);
+        assert!(fields.take(key(0, 0)).is_empty() && fields.take(key(0, 2)).is_empty());
+        assert!(fields.reserve(key(1, 0), 30) && !fields.reserve(key(1, 0), 1));
+        fields.release(key(0, 1));
+        assert!(fields.reserve(key(1, 1), 20));
+        // The epoch is cancelled, and rows of it come late.
+        fields.leave(EpochIdx(1));
         fields.keep(key(1, 0), SampleId(3), values(&[30]));
-        assert_eq!(fields.held().n_bytes, 50, "epochs overlap");
-        fields.keep(key(2, 0), SampleId(3), values(&[20]));
-        assert_eq!(fields.held().n_bytes, 50, "and not by two");
-        assert!(fields.take(key(0, 1)).is_empty());
+        assert!(fields.held().batches.is_empty() && fields.reserve(key(1, 0), 50));
+        assert!(!fields.reserve(key(0, 0), u64::MAX));
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use bothends_core::sample::Extent;
 use bothends_storage::Bytes;
 
-use super::{Books, Brought, Fetched, Needed, Row};
+use super::{BatchKey, Books, Brought, Fetched, Needed, Row};
 
 /// A wanted value.
 #[derive(Debug)]
@@ -17,7 +17,18 @@ pub(super) struct Value {
     field: usize,
     pub(super) position: u64,
     pub(super) extent: Extent,
+    pub(super) room: Room,
     pub(super) fetched: Option<Fetched>,
+}
+
+/// Whether there is room for a value until its batch is finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Nobody has asked for it.
+    Unknown,
+    Reserved,
+    /// The value is not fetched: whoever finishes the batch reads it.
+    None,
 }
 
 /// What came of a value of a row that is complete.
@@ -35,13 +46,16 @@ pub(crate) struct FetchedValue {
 impl Value {
     /// Those of a row, which have no positions yet.
     pub(super) fn of_row(needed: &Needed) -> Vec<Self> {
-        let of = |&(field, extent)| Self { field, position: 0, extent, fetched: None };
+        let of = |&(field, extent)| {
+            let (room, fetched) = (Room::Unknown, None);
+            Self { field, position: 0, extent, room, fetched }
+        };
         needed.values.iter().map(of).collect()
     }
 }
 
 impl From<Value> for FetchedValue {
-    fn from(Value { field, position, extent, fetched }: Value) -> Self {
+    fn from(Value { field, position, extent, fetched, .. }: Value) -> Self {
         let bytes = match fetched {
             Some(Ok(Brought::Fetched(bytes, range))) => Some((bytes, range)),
             Some(Ok(Brought::Cached(_)) | Err(_)) | None => None,
@@ -50,10 +64,17 @@ impl From<Value> for FetchedValue {
     }
 }
 
+impl Value {
+    /// Whether it is fetched, and has not come.
+    fn is_missing(&self) -> bool {
+        self.fetched.is_none() && self.room != Room::None
+    }
+}
+
 impl Row {
-    /// Positions of values of which nothing has come.
+    /// Positions of values that are fetched and of which nothing has come.
     pub(super) fn missing_values(&self) -> impl Iterator<Item = u64> {
-        let missing = self.values.iter().filter(|value| value.fetched.is_none());
+        let missing = self.values.iter().filter(|value| value.is_missing());
         missing.map(|value| value.position)
     }
 
@@ -86,6 +107,38 @@ impl Books {
     pub(super) fn value_mut(&mut self, position: u64) -> Option<&mut Value> {
         let row = self.rows.get_mut(self.values.get(&position)?)?;
         row.values.iter_mut().find(|value| value.position == position)
+    }
+
+    /// The batch of the value at a position that has no room yet, and how many bytes it needs.
+    pub(crate) fn needs_room(&self, position: u64) -> Option<(BatchKey, u64)> {
+        let value = self.value(position).filter(|value| value.room != Room::Reserved)?;
+        let row = self.rows.get(self.values.get(&position)?)?;
+        Some((row.batch, u64::from(value.extent.len)))
+    }
+
+    /// The value at a position has room.
+    pub(crate) fn has_room(&mut self, position: u64) {
+        if let Some(value) = self.value_mut(position) {
+            value.room = Room::Reserved;
+        }
+    }
+
+    /// The value at a position has no room, and is not waited for.
+    pub(crate) fn has_no_room(&mut self, position: u64) {
+        if let Some(value) = self.value_mut(position) {
+            value.room = Room::None;
+        }
+    }
+
+    /// Positions of values of a batch that had no room.
+    pub(crate) fn without_room(&self, batch: BatchKey) -> Vec<u64> {
+        let positions = self.batches.get(&batch).map(|batch| batch.positions.iter());
+        let rows = positions.into_iter().flatten().filter_map(|at| self.rows.get(at));
+        let values = rows.flat_map(|row| row.values.iter());
+        let without = values.filter(|value| value.room == Room::None);
+        let mut without: Vec<u64> = without.map(|value| value.position).collect();
+        without.sort_unstable();
+        without
     }
 
     /// A value is needed at another place in the order.
