@@ -6,10 +6,12 @@
 
 pub(crate) mod dial;
 pub(crate) mod failure;
+mod form;
 pub(crate) mod idle;
 mod names;
 mod page;
 mod pool;
+pub(crate) mod proxy;
 
 use std::path::Path;
 use std::pin::Pin;
@@ -21,7 +23,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::{CONTENT_RANGE, HOST, HeaderMap, HeaderName, HeaderValue, RANGE};
+use hyper::header::{CONTENT_RANGE, HeaderMap, RANGE};
 use hyper::{Method, Request, Response};
 use object_store::ClientOptions;
 use object_store::client::{
@@ -32,8 +34,10 @@ use object_store::client::{
 use crate::fetcher::progress;
 use crate::retry::{self, Pauses};
 use failure::Failure;
+pub(crate) use form::Whole;
 pub(crate) use pool::config as trusted;
 use pool::{Machine, Pool, Sender};
+use proxy::Proxies;
 
 /// The longest answer that is read as a whole; a page of a listing has some 500 kB.
 const LONGEST_ANSWER: usize = 64 << 20;
@@ -53,9 +57,6 @@ const LONGEST_ERROR: usize = 64 << 10;
 #[derive(Debug, Clone)]
 pub(crate) struct Client(Arc<Pool>);
 
-/// A request whose body is whole.
-pub(crate) type Whole = Request<Full<Bytes>>;
-
 /// Who gives up waiting for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Patience {
@@ -68,8 +69,8 @@ enum Patience {
 impl Client {
     /// A client that trusts the system's certificates and those in `ca_file`, which is read when the first
     /// connection needs it.
-    pub(crate) fn new(ca_file: Option<&Path>) -> Self {
-        Self(Arc::new(Pool::new(ca_file)))
+    pub(crate) fn new(ca_file: Option<&Path>, proxies: Proxies) -> Self {
+        Self(Arc::new(Pool::new(ca_file, proxies)))
     }
 
     /// Credentials come from the cloud's own service on this machine, which may have to start first.
@@ -111,7 +112,8 @@ impl Client {
     ) -> Result<(Response<Incoming>, Sender), Failure> {
         if let Some(mut sender) = self.0.kept(request.uri()).await {
             let wait = self.0.wait(&sender);
-            let asked = sender.send(origin_form(request)?);
+            let form = sender.form(request)?;
+            let asked = sender.send(form);
             let answer = match patience {
                 Patience::Callers => asked.await.ok(),
                 Patience::Own => {
@@ -125,7 +127,8 @@ impl Client {
             }
         }
         let mut sender = self.0.connect(request.uri()).await?;
-        let answer = sender.send(origin_form(request)?).await;
+        let form = sender.form(request)?;
+        let answer = sender.send(form).await;
         answer.map(|answer| (answer, sender)).map_err(|error| Failure::broken(&error))
     }
 
@@ -201,21 +204,6 @@ fn check_range(headers: &HeaderMap) -> Result<(), Failure> {
 /// it is not there, and nobody should wait for it.
 fn is_of_machine(request: &Whole) -> bool {
     request.uri().host().is_some_and(failure::is_of_machine)
-}
-
-/// As HTTP/1.1 sends it to a server.
-fn origin_form(request: &Whole) -> Result<Whole, Failure> {
-    let no_request = || Failure::Unusable("the address cannot be requested".to_owned());
-    let mut request = request.clone();
-    let authority = request.uri().authority().ok_or_else(no_request)?.as_str();
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let host = HeaderValue::from_str(host).map_err(|_| no_request())?;
-    request.headers_mut().entry(HOST).or_insert(host);
-    let agent = HeaderValue::from_static(concat!("bothends/", env!("CARGO_PKG_VERSION")));
-    request.headers_mut().insert(HeaderName::from_static("user-agent"), agent);
-    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    *request.uri_mut() = path.parse().map_err(|_| no_request())?;
-    Ok(request)
 }
 
 /// A body that gives its connection back when it has been read.

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::address::{has_port, login_len, percent_decoded, split_scheme, without_login};
+use crate::client::Client;
+use crate::client::proxy::Proxies;
 use crate::stores::cql::Cql;
 use crate::stores::http::Http;
 use crate::stores::redis::Redis;
@@ -54,6 +56,12 @@ impl Options {
     fn ca_file(&self) -> Option<PathBuf> {
         let variable = self.variables.get("AWS_CA_BUNDLE").map(PathBuf::from);
         self.ca_file.clone().or(variable)
+    }
+
+    /// A client with the user's certificates and proxies.
+    fn client(&self) -> Result<Client, String> {
+        let proxies = Proxies::of(&self.variables)?;
+        Ok(Client::new(self.ca_file().as_deref(), proxies))
     }
 
     /// Values of variables that are credentials.
@@ -168,13 +176,7 @@ impl Location {
                 }
                 Store::Http(format!("{}/", text.trim_end_matches('/')))
             }
-            "redis" | "valkey" => Store::Redis(text.to_owned()),
-            "rediss" | "valkeys" => {
-                return Err(wrong(
-                    "asks for Redis over TLS, which is not supported; use \
-                                  redis:// through a tunnel",
-                ));
-            }
+            "redis" | "valkey" | "rediss" | "valkeys" => Store::Redis(text.to_owned()),
             "cql" | "cqls" | "cassandra" | "cassandras" => Store::Cql(text.to_owned()),
             _ => {
                 return Err(wrong(
@@ -248,20 +250,23 @@ impl Location {
             Store::Local(path) => Arc::new(Folder(path.clone())),
             Store::Bucket(bucket) => Arc::new(bucket.open(&self.options)?),
             Store::Http(url) => {
-                let ca_file = self.options.ca_file();
-                Arc::new(Http::new(
-                    url,
-                    ca_file.as_deref(),
-                    self.options.list.as_deref(),
-                )?)
+                let client = self.options.client().map_err(|why| {
+                    let text = without_login(url);
+                    StorageError::Address { text, why }
+                })?;
+                Arc::new(Http::new(url, client, self.options.list.as_deref())?)
             }
-            Store::Redis(url) => Arc::new(Redis::new(url, &self.options.variables)?),
+            Store::Redis(url) => Arc::new(self.redis(url)?),
             Store::Cql(url) => Arc::new(self.cql(url)?),
         })
     }
 }
 
 impl Location {
+    fn redis(&self, url: &str) -> Result<Redis, StorageError> {
+        Redis::new(url, &self.options.variables, self.options.ca_file())
+    }
+
     fn cql(&self, url: &str) -> Result<Cql, StorageError> {
         let Options { variables, ca_file, .. } = &self.options;
         Cql::new(url, variables, ca_file.as_deref())
@@ -279,7 +284,7 @@ impl Location {
         };
         Ok(match &self.store {
             Store::Bucket(bucket) => Arc::new(bucket.open(&self.options)?),
-            Store::Redis(url) => Arc::new(Redis::new(url, &self.options.variables)?),
+            Store::Redis(url) => Arc::new(self.redis(url)?),
             Store::Cql(url) => Arc::new(self.cql(url)?),
             Store::Local(path) => return Err(refused(path.display().to_string())),
             Store::Http(url) => return Err(refused(without_login(url))),

@@ -38,7 +38,10 @@ fn addresses_that_mean_nothing_are_told_without_their_logins() {
             "cql://host/x",
             "`cql://host/x` names no table; write it as cql://host:9042/keyspace",
         ),
-        ("rediss://:s3cret@host", "`rediss://host` asks for Redis over TLS"),
+        (
+            "rediss://:s3cret@host/zero",
+            "`rediss://host/zero` is not the address of a Redis server",
+        ),
         (
             "redis://:s3cret@host/0?pre=x",
             "`redis://host/0` has an option that is not known",

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bothends_storage::{Fetch, Fetcher, Location, Options, StorageError, View};
 
-use script::{ONE, answer, fetch, one_line, open, options, s3_error, server};
+use script::{ONE, answer, fetch, one_line, open, options, s3_error, secured, server};
 
 #[test]
 fn what_a_store_refuses_is_one_line_with_the_remedy() {
@@ -346,35 +346,6 @@ fn a_tls_handshake_that_breaks_off_may_be_tried_again() {
     assert!(error.is_transient(), "{error}");
     let text = one_line(&error);
     assert!(text.contains("(the TLS handshake broke off: "), "{text}");
-}
-
-/// Answers each connection over TLS with the bytes 2 to 5 of ten.
-fn secured(key: &rcgen::CertifiedKey<rcgen::KeyPair>) -> SocketAddr {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let private =
-        rustls::pki_types::PrivatePkcs8KeyDer::from(key.signing_key.serialize_der());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![key.cert.der().clone()], private.into())
-        .unwrap();
-    let config = Arc::new(config);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let at = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
-            let mut stream = rustls::StreamOwned::new(connection, stream.unwrap());
-            let mut request = [0; 4096];
-            // A client that does not trust hangs up here.
-            if stream.read(&mut request).is_ok_and(|n| n > 0) {
-                let head = "Content-Range: bytes 2-5/10\r\nConnection: close\r\n";
-                let _ = stream.write_all(&answer("206 Partial Content", head, "2345"));
-            }
-        }
-    });
-    at
 }
 
 #[test]

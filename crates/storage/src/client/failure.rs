@@ -203,6 +203,7 @@ impl Status {
         }
         match self.status {
             403 => denied(TO_READ),
+            407 => denied(PROXY_LOGIN),
             // As something before the store does, such as one that wants HTTPS.
             300..400 => {
                 let remedy =
@@ -219,6 +220,9 @@ impl Status {
 
 /// What helps where credentials are good and their rights are too few.
 pub(crate) const TO_READ: &str = "give these credentials the right to read it";
+/// What helps where a proxy does not know who asks.
+const PROXY_LOGIN: &str =
+    "write the proxy's login into HTTP_PROXY as http://USER:PASSWORD@HOST:PORT";
 /// What the resolver says of a name that nobody has, and not of a resolver that is out of order.
 const UNKNOWN_NAME: &str = "the name is not known";
 const WRONG_REGION: [&str; 4] = [

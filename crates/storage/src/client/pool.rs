@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::{Request, Response, Uri};
+use hyper::{Response, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -22,7 +22,9 @@ use tokio_rustls::TlsConnector;
 
 use super::dial::{Dialer, Spread};
 use super::failure::{Failure, is_of_machine, no_connection};
+use super::form::{Whole, origin_form, with_host};
 use super::idle::{Idle, Wait};
+use super::proxy::{Proxies, Proxy};
 
 /// How long a connection may take, with all its addresses.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -41,6 +43,7 @@ pub(super) type Key = String;
 pub(super) struct Pool {
     idle: Idle<Key, Sender>,
     dialer: Dialer,
+    proxies: Proxies,
     ca_file: Option<PathBuf>,
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
     /// What is known of the cloud's own service on this machine. It stands alone: no other memory is published
@@ -63,6 +66,8 @@ pub(super) enum Machine {
 pub(super) struct Sender {
     key: Key,
     sender: SendRequest<Full<Bytes>>,
+    /// The one that forwards requests to the server.
+    proxy: Option<Proxy>,
     /// Until when, and for how many requests, it is kept.
     until: Instant,
     n_left: u32,
@@ -75,9 +80,18 @@ impl Debug for Sender {
 }
 
 impl Sender {
+    /// The request as it is sent on this connection.
+    pub(super) fn form(&self, request: &Whole) -> Result<Whole, Failure> {
+        let form = with_host(request)?;
+        match &self.proxy {
+            Some(proxy) => Ok(proxy.forwarded(&form)),
+            None => origin_form(form),
+        }
+    }
+
     pub(super) async fn send(
         &mut self,
-        request: Request<Full<Bytes>>,
+        request: Whole,
     ) -> hyper::Result<Response<Incoming>> {
         self.n_left = self.n_left.saturating_sub(1);
         self.sender.send_request(request).await
@@ -91,11 +105,11 @@ impl Sender {
 }
 
 impl Pool {
-    pub(super) fn new(ca_file: Option<&Path>) -> Self {
+    pub(super) fn new(ca_file: Option<&Path>, proxies: Proxies) -> Self {
         let ca_file = ca_file.map(Path::to_owned);
         let machine = AtomicU8::new(Machine::Unknown as u8);
-        let dialer = Dialer::new(Spread::InTurn);
-        Self { idle: Idle::default(), dialer, ca_file, tls: OnceLock::new(), machine }
+        let (idle, dialer) = (Idle::default(), Dialer::new(Spread::InTurn));
+        Self { idle, dialer, proxies, ca_file, tls: OnceLock::new(), machine }
     }
 
     /// What is known of the cloud's own service.
@@ -146,18 +160,27 @@ impl Pool {
         let key = key(uri).ok_or_else(no_host)?;
         let is_tls = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        let shown = format!("{host}:{port}");
+        let server = format!("{host}:{port}");
+        let proxy = self.proxies.before(uri);
+        let shown = match &proxy {
+            Some(proxy) => format!("{proxy} (the proxy for {host})"),
+            None => server.clone(),
+        };
         let opening = async {
-            let bare = host.trim_start_matches('[').trim_end_matches(']');
-            let stream = self.dialer.connect(bare, port).await;
-            let stream = stream.map_err(|error| no_connection(shown.clone(), &error))?;
+            let to = proxy.as_ref().map(|proxy| (&*proxy.host, proxy.port));
+            let (to, port) = to.unwrap_or((host, port));
+            let stream = self.dialer.connect(bare(to), port).await;
+            let mut stream =
+                stream.map_err(|error| no_connection(shown.clone(), &error))?;
             // Requests are small and never wait for more.
             let _ = stream.set_nodelay(true);
-            if is_tls {
-                self.secured(bare, &shown, stream, key).await
-            } else {
-                driven(stream, key).await
+            if !is_tls {
+                return driven(stream, key, proxy.clone()).await;
             }
+            if let Some(proxy) = &proxy {
+                proxy.tunnel(&mut stream, &server).await?;
+            }
+            self.secured(bare(host), &server, stream, key).await
         };
         let late = |_| Failure::Unreachable {
             host: shown.clone(),
@@ -180,12 +203,17 @@ impl Pool {
         let name = name.map_err(|_| failed("the host has no valid name".to_owned()))?;
         let secured = TlsConnector::from(config).connect(name, stream).await;
         let secured = secured.map_err(|error| handshake_failure(shown, &error))?;
-        driven(secured, key).await
+        driven(secured, key, None).await
     }
 }
 
-/// An HTTP connection over `stream`, driven by a task.
-async fn driven<S>(stream: S, key: Key) -> Result<Sender, Failure>
+/// A host as it is looked up: of an address of IPv6 without its brackets.
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// An HTTP connection over `stream`, driven by a task; to a `proxy` if that forwards the requests.
+async fn driven<S>(stream: S, key: Key, proxy: Option<Proxy>) -> Result<Sender, Failure>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
@@ -199,7 +227,7 @@ where
     let more = RandomState::new().hash_one(0) % u64::from(MOST_REQUESTS / 2 + 1);
     let n_left = MOST_REQUESTS * 3 / 4 + u32::try_from(more).unwrap_or(0);
     let until = Instant::now() + KEPT_FOR * n_left / MOST_REQUESTS;
-    Ok(Sender { key, sender, until, n_left })
+    Ok(Sender { key, sender, proxy, until, n_left })
 }
 
 fn key(uri: &Uri) -> Option<Key> {

@@ -34,6 +34,10 @@ fn nothing() -> SocketAddr {
     TcpListener::bind((HOST, 0)).unwrap().local_addr().unwrap()
 }
 
+fn fresh() -> Client {
+    Client::new(None, Proxies::none())
+}
+
 fn ask(client: &Client, at: SocketAddr) -> Result<(), Failure> {
     let request = Request::get(format!("http://{at}/"));
     send(client, &request.body(Full::default()).unwrap())
@@ -50,23 +54,23 @@ fn error(failure: &Failure) -> StorageError {
 
 #[test]
 fn a_service_that_answers_is_asked_again_and_others_only_where_they_are_expected() {
-    ask(&Client::new(None), machine(&[503, 429, 500, 200])).unwrap();
+    ask(&fresh(), machine(&[503, 429, 500, 200])).unwrap();
     let began = Instant::now();
-    let failure = ask(&Client::new(None), nothing()).unwrap_err();
+    let failure = ask(&fresh(), nothing()).unwrap_err();
     assert!(began.elapsed() < Duration::from_secs(3));
     assert!(error(&failure).to_string().contains("set the store's credentials"));
-    let client = Client::new(None);
+    let client = fresh();
     client.expect_machine();
     ask(&client, machine(&[0, 0, 200])).unwrap();
     // It has answered before.
-    let client = Client::new(None);
+    let client = fresh();
     ask(&client, machine(&[200])).unwrap();
     ask(&client, machine(&[0, 0, 503, 200])).unwrap();
 }
 
 #[test]
 fn a_service_that_stays_away_is_told_within_ten_seconds() {
-    let client = Client::new(None);
+    let client = fresh();
     client.expect_machine();
     let began = Instant::now();
     let failure = ask(&client, nothing()).unwrap_err();
@@ -88,7 +92,7 @@ fn a_service_that_stays_away_is_told_within_ten_seconds() {
 /// That took eight seconds for each: whoever has no credentials heard of it after sixteen.
 #[test]
 fn a_service_with_a_name_and_an_address_is_told_within_ten_seconds_too() {
-    let client = Client::new(None);
+    let client = fresh();
     client.expect_machine();
     let began = Instant::now();
     for _ in 0..2 {

@@ -1,7 +1,6 @@
 //! A plain server for HTTP that serves ranges of files. It cannot list: a file names the others.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +36,7 @@ pub(crate) struct Http {
 impl Http {
     pub(crate) fn new(
         base: &str,
-        ca_file: Option<&Path>,
+        client: Client,
         list: Option<&str>,
     ) -> Result<Self, StorageError> {
         let is_url = base.parse::<Uri>().is_ok_and(|uri| uri.host().is_some());
@@ -50,7 +49,7 @@ impl Http {
             });
         }
         let list = list.map(str::to_owned);
-        Ok(Self { client: Client::new(ca_file), base: base.to_owned(), list })
+        Ok(Self { client, base: base.to_owned(), list })
     }
 
     fn request(

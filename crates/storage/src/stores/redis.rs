@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::{self, Debug, Formatter};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,7 +24,7 @@ use crate::fetcher::destination::{self, Borrowed};
 use crate::objects::{arrivals, is_plain};
 use crate::retry::{WITHIN, WITHIN_LISTING, retried, retried_within};
 use crate::{Arrivals, Identity, Listed, Objects, Put, StorageError};
-use values::{Expected, Failed, Got, LONGEST_LINE, Number, Values};
+use values::{Expected, Failed, Got, LONGEST_LINE, Number, Security, Trust, Values};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// A connection that is silent for longer is replaced, early enough to ask once more before the run ends.
@@ -58,6 +59,7 @@ impl Redis {
     pub(crate) fn new(
         url: &str,
         variables: &BTreeMap<String, String>,
+        ca_file: Option<PathBuf>,
     ) -> Result<Self, StorageError> {
         let wrong = |why: &str| StorageError::Address {
             text: without_login(url),
@@ -75,7 +77,13 @@ impl Redis {
         };
         let prefix = percent_decoded(prefix)
             .ok_or_else(|| wrong("has a prefix that is not text"))?;
-        let bare = bare.replacen("valkey://", "redis://", 1);
+        let (scheme, rest) = bare.split_once("://").unwrap_or((bare, ""));
+        let security = match scheme.to_ascii_lowercase().as_str() {
+            "rediss" | "valkeys" => Security::Tls(Trust::of(ca_file)),
+            _ => Security::Plain,
+        };
+        // The crate reads addresses for TLS only where it is to connect itself.
+        let bare = format!("redis://{rest}");
         let unusable = |_: RedisError| {
             wrong(
                 "is not the address of a Redis server; write it as \
@@ -92,7 +100,7 @@ impl Redis {
         }
         let info = info.set_redis_settings(settings);
         let over_tcp = || wrong("is not reached over TCP");
-        let values = Values::of(&info).ok_or_else(over_tcp)?;
+        let values = Values::of(&info, security).ok_or_else(over_tcp)?;
         let url = without_login(url);
         Ok(Self { values, url, host, prefix })
     }
@@ -148,6 +156,11 @@ impl Redis {
         match failed {
             Failed::ToConnect(error) => self.not_connected(place, error),
             Failed::OpenFiles => StorageError::OpenFiles { place: place.to_owned() },
+            Failed::Untrusted(why) => StorageError::Tls {
+                place: place.to_owned(),
+                host: self.host.clone(),
+                why: why.clone(),
+            },
             Failed::ToAnswer(error) => not_answered(place, error),
             Failed::TooLong { most } => {
                 let why = format!(

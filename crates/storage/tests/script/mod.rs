@@ -106,3 +106,51 @@ pub(crate) fn one_line(error: &StorageError) -> String {
     assert!(!text.contains('\n') && !text.contains("s3cret"), "{text}");
     text
 }
+
+/// Answers each request over TLS with the bytes 2 to 5 of ten.
+pub(crate) fn secured(key: &rcgen::CertifiedKey<rcgen::KeyPair>) -> SocketAddr {
+    secured_by(key, |_| {
+        let head = "Content-Range: bytes 2-5/10\r\nConnection: close\r\n";
+        answer("206 Partial Content", head, "2345")
+    })
+}
+
+/// Answers each request over TLS with what `answer` gives for it.
+pub(crate) fn secured_by(
+    key: &rcgen::CertifiedKey<rcgen::KeyPair>,
+    answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static,
+) -> SocketAddr {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let private =
+        rustls::pki_types::PrivatePkcs8KeyDer::from(key.signing_key.serialize_der());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![key.cert.der().clone()], private.into())
+        .unwrap();
+    let (config, answer) = (Arc::new(config), Arc::new(answer));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let stream = rustls::StreamOwned::new(connection, stream.unwrap());
+            let answer = Arc::clone(&answer);
+            thread::spawn(move || serve_secured(stream, &*answer));
+        }
+    });
+    at
+}
+
+fn serve_secured(mut stream: impl Read + Write, answer: &dyn Fn(&str) -> Vec<u8>) {
+    let mut request = [0; 4096];
+    // A client that does not trust hangs up here.
+    while let Ok(n @ 1..) = stream.read(&mut request) {
+        let bytes = answer(&String::from_utf8_lossy(&request[..n]));
+        let closes = bytes.windows(5).any(|word| word == b"close");
+        if stream.write_all(&bytes).is_err() || closes {
+            return;
+        }
+    }
+}

@@ -5,27 +5,34 @@
 //! too late, and there is no limit to what it holds. So answers are read here: a value as it comes, and others
 //! in `values/replies.rs`. A connection has one request at a time, as with HTTP.
 
+mod connection;
 mod in_place;
 mod replies;
 #[cfg(test)]
 mod tests;
 
 use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::FutureExt;
 use redis::{
     Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, RedisResult, cmd,
 };
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
 use crate::client::dial::{Dialer, Spread};
 use crate::client::failure::is_open_files;
 use crate::client::idle::Idle;
+use crate::client::trusted;
 use crate::fetcher::progress;
 
 use super::CONNECT_WITHIN;
+use connection::Connection;
 use in_place::{InPlace, Stream, receive_in_place};
 
 /// The longest line that is read: a number, a confirmation, an error. That of protected mode has 900 bytes.
@@ -41,8 +48,32 @@ pub(super) struct Values {
     port: u16,
     /// Holds the password, so none of this is ever printed.
     greeting: Vec<Cmd>,
-    idle: Idle<(), TcpStream>,
+    idle: Idle<(), Connection>,
     dialer: Dialer,
+    security: Security,
+}
+
+/// Whether connections are over TLS.
+pub(super) enum Security {
+    Plain,
+    Tls(Trust),
+}
+
+/// Whom connections trust; read when the first one is made.
+pub(super) struct Trust {
+    ca_file: Option<PathBuf>,
+    config: OnceLock<Result<Arc<ClientConfig>, String>>,
+}
+
+impl Trust {
+    /// The system's certificates, and those in `ca_file`.
+    pub(super) fn of(ca_file: Option<PathBuf>) -> Self {
+        Self { ca_file, config: OnceLock::new() }
+    }
+
+    fn config(&self) -> Result<Arc<ClientConfig>, String> {
+        self.config.get_or_init(|| trusted(self.ca_file.as_deref())).clone()
+    }
 }
 
 /// What to receive at most.
@@ -71,7 +102,7 @@ pub(super) enum Got {
 
 impl Values {
     /// Nothing for a server that is not reached over TCP.
-    pub(super) fn of(info: &ConnectionInfo) -> Option<Self> {
+    pub(super) fn of(info: &ConnectionInfo, security: Security) -> Option<Self> {
         let ConnectionAddr::Tcp(host, port) = info.addr() else { return None };
         let settings = info.redis_settings();
         let mut greeting = Vec::new();
@@ -86,7 +117,8 @@ impl Values {
             greeting.push(select);
         }
         let (idle, dialer) = (Idle::default(), Dialer::new(Spread::Steady));
-        Some(Self { host: host.clone(), port: *port, greeting, idle, dialer })
+        let (host, port) = (host.clone(), *port);
+        Some(Self { host, port, greeting, idle, dialer, security })
     }
 
     /// Sends `request`, which may be two commands, and receives a value and perhaps a number. The value may be received
@@ -116,7 +148,7 @@ impl Values {
     /// After an error nobody knows what comes next on a connection, so it is closed.
     fn ended(
         &self,
-        connection: TcpStream,
+        connection: Connection,
         ended: Result<Got, (Heard, RedisError)>,
     ) -> Result<Got, Failed> {
         let received = ended.map_err(|(_, error)| Failed::ToAnswer(error))?;
@@ -124,14 +156,27 @@ impl Values {
         Ok(received)
     }
 
-    async fn connect(&self) -> Result<TcpStream, Failed> {
+    async fn connect(&self) -> Result<Connection, Failed> {
         let opening = async {
             let stream = self.dialer.connect(&self.host, self.port).await;
             let stream = stream.map_err(|error| match is_open_files(&error) {
                 true => Failed::OpenFiles,
                 false => Failed::ToConnect(error.into()),
             })?;
-            self.greeted(stream).await.map_err(Failed::ToConnect)
+            // Requests are small and never wait for more.
+            stream.set_nodelay(true).map_err(|error| Failed::ToConnect(error.into()))?;
+            let connection = match &self.security {
+                Security::Plain => Connection::Plain(stream),
+                Security::Tls(trust) => {
+                    let config = trust.config().map_err(Failed::Untrusted)?;
+                    let no_name = |_| Failed::Untrusted("the host has no name".into());
+                    let name =
+                        ServerName::try_from(self.host.clone()).map_err(no_name)?;
+                    let secured = TlsConnector::from(config).connect(name, stream).await;
+                    Connection::Secured(Box::new(secured.map_err(to_secure)?))
+                }
+            };
+            self.greeted(connection).await.map_err(Failed::ToConnect)
         };
         let late = |_| {
             let late = io::Error::from(io::ErrorKind::TimedOut);
@@ -141,16 +186,29 @@ impl Values {
     }
 
     /// The connection, logged in.
-    async fn greeted(&self, mut stream: TcpStream) -> RedisResult<TcpStream> {
-        // Requests are small and never wait for more.
-        stream.set_nodelay(true)?;
+    async fn greeted(&self, mut stream: Connection) -> RedisResult<Connection> {
         for command in &self.greeting {
-            stream.write_all(&command.get_packed_command()).await?;
+            send(&mut stream, &command.get_packed_command()).await?;
             let mut answer = Answer::of(0);
             let line = answer.line(&mut stream, 0).await?;
             understood(line)?;
         }
         Ok(stream)
+    }
+}
+
+/// All of a request, also what TLS still has in memory.
+async fn send(stream: &mut (impl AsyncWrite + Unpin), request: &[u8]) -> io::Result<()> {
+    stream.write_all(request).await?;
+    stream.flush().await
+}
+
+/// Only what TLS itself refuses stays so: a handshake that breaks off may succeed with the next connection.
+fn to_secure(error: io::Error) -> Failed {
+    let below = error.get_ref().and_then(|below| below.downcast_ref::<rustls::Error>());
+    match below {
+        Some(refused) => Failed::Untrusted(refused.to_string()),
+        None => Failed::ToConnect(error.into()),
     }
 }
 
@@ -185,6 +243,8 @@ pub(super) enum Failed {
     ToConnect(RedisError),
     /// There are too many open files for one.
     OpenFiles,
+    /// The server is not who it should be, or speaks no TLS.
+    Untrusted(String),
     /// It was sent.
     ToAnswer(RedisError),
     /// Its answer is longer than any that means something.
@@ -207,7 +267,7 @@ async fn exchange(
     expected: Expected,
     place: Option<&mut [u8]>,
 ) -> Result<Got, (Heard, RedisError)> {
-    stream.write_all(request).await.map_err(|e| (Heard::Nothing, e.into()))?;
+    send(stream, request).await.map_err(|e| (Heard::Nothing, e.into()))?;
     receive(stream, expected, place).await
 }
 

@@ -7,12 +7,12 @@ use std::io;
 
 use bytes::Buf;
 use redis::RedisError;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout_at};
 
 use super::super::ANSWER_WITHIN;
-use super::{Answer, Failed, LONGEST_LINE, Values, number, refused, unreadable};
+use super::connection::Connection;
+use super::{Answer, Failed, LONGEST_LINE, Values, number, refused, send, unreadable};
 
 /// Memory for what comes at once.
 const AT_ONCE: usize = 64 << 10;
@@ -35,7 +35,7 @@ impl Values {
         &self,
         request: &[u8],
         most: usize,
-    ) -> Result<Replies<TcpStream>, Failed> {
+    ) -> Result<Replies<Connection>, Failed> {
         if let Some(kept) = self.idle.take(()) {
             let wait = self.idle.wait(());
             match Replies::begin(kept, request, most).await {
@@ -53,7 +53,7 @@ impl Values {
     /// All answers have been taken: the connection is kept. What follows them is nobody's answer.
     pub(in crate::stores::redis) fn end(
         &self,
-        replies: Replies<TcpStream>,
+        replies: Replies<Connection>,
     ) -> Result<(), Failed> {
         if !replies.answer.bytes.is_empty() {
             return Err(Failed::ToAnswer(unreadable()));
@@ -68,7 +68,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Replies<S> {
         let until = Instant::now() + ANSWER_WITHIN;
         let answer = Answer::of(most.min(AT_ONCE) as u64);
         let mut replies = Self { stream, answer, most, left: most, until };
-        let sent = timeout_at(until, replies.stream.write_all(request)).await;
+        let sent = timeout_at(until, send(&mut replies.stream, request)).await;
         sent.map_err(|_| late())?.map_err(|error| Failed::ToAnswer(error.into()))?;
         replies.more(LONGEST_LINE).await?;
         Ok(replies)
@@ -164,7 +164,7 @@ fn late() -> Failed {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::DuplexStream;
+    use tokio::io::{AsyncWriteExt, DuplexStream};
 
     use super::*;
 

@@ -1,0 +1,81 @@
+//! Redis over TLS: whom it trusts, and that nothing else is different.
+#![allow(
+    clippy::unwrap_used,
+    reason = "these functions are all tests; a panic is the report"
+)]
+
+mod script;
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use bothends_storage::{Identity, Options, View};
+
+use script::{fetch, one_line, open, secured_by};
+
+/// Has a value of 400 kB, so that one answer takes many records of TLS, and wants a password.
+fn answer(request: &str) -> Vec<u8> {
+    let value = || (0..400_000_u32).map(|n| b'a' + (n % 23) as u8);
+    let words: Vec<&str> = request.split("\r\n").collect();
+    match words.get(2).copied() {
+        Some("AUTH") if words.contains(&"s3cret") => b"+OK\r\n".to_vec(),
+        Some("GETRANGE") => b"$4\r\n2345\r\n".to_vec(),
+        Some("GET") => {
+            [b"$400000\r\n".to_vec(), value().collect(), b"\r\n".to_vec()].concat()
+        }
+        Some("STRLEN") => b":400000\r\n".to_vec(),
+        _ => b"-ERR what\r\n".to_vec(),
+    }
+}
+
+#[test]
+fn values_come_over_tls_from_a_server_that_is_trusted() {
+    let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let ca_file = folder.path().join("ca.pem");
+    std::fs::write(&ca_file, key.cert.pem()).unwrap();
+    let n_asked = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&n_asked);
+    let at = secured_by(&key, move |request| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        answer(request)
+    });
+    for scheme in ["rediss", "valkeys"] {
+        let url = format!("{scheme}://:s3cret@localhost:{}/0", at.port());
+        let error = fetch(open(&url, &Options::default())).unwrap_err();
+        let start = format!("no trusted TLS connection with localhost:{} for", at.port());
+        let text = one_line(&error);
+        assert!(text.starts_with(&start) && text.contains("UnknownIssuer"), "{text}");
+        assert!(!error.is_transient());
+        let options = Options { ca_file: Some(ca_file.clone()), ..Options::default() };
+        assert_eq!(fetch(open(&url, &options)).unwrap(), "2345");
+        let whole = View::start(open(&url, &options)).unwrap();
+        let identity = whole.identity("a").unwrap();
+        assert_eq!(identity, Identity { len: 400_000, modified: None, etag: None });
+        let variables =
+            [("AWS_CA_BUNDLE".to_owned(), ca_file.display().to_string())].into();
+        let options = Options { variables, ..Options::default() };
+        assert_eq!(fetch(open(&url, &options)).unwrap(), "2345");
+    }
+    assert!(n_asked.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn a_server_without_tls_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"-ERR Protocol error\r\n");
+        }
+    });
+    let url = format!("rediss://localhost:{port}/0");
+    let error = fetch(open(&url, &Options::default())).unwrap_err();
+    let text = one_line(&error);
+    assert!(text.starts_with("no trusted TLS connection with localhost"), "{text}");
+}
