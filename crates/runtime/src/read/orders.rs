@@ -32,7 +32,10 @@ impl Orders {
     /// A batch is foretold; its rows are asked for where it is new.
     pub(crate) fn foretold(&mut self, key: BatchKey, rows: impl FnOnce() -> Vec<Needed>) {
         let positions = match self.books.has(key) {
-            true => self.books.foretold_again(key),
+            true => {
+                self.check_room(key);
+                self.books.foretold_again(key)
+            }
             false => self.books.foretold(key, rows()),
         };
         self.offer(&positions);
@@ -66,13 +69,17 @@ impl Orders {
         rows: impl FnOnce() -> Vec<Needed>,
     ) -> Vec<Complete> {
         let missing = if self.books.is(key, &job.rows) {
+            // It must not be dropped for the room of its own values.
+            self.books.foretold_again(key);
+            self.check_room(key);
+            // Batches that were finished meanwhile have left room for values that are to be requested with the rest.
+            for at in self.books.without_room(key) {
+                self.may_be_asked(at);
+            }
             for (from, to) in self.books.hasten(key) {
                 self.queue.renumber(from, to);
             }
-            // It must not be dropped for the room of its own values.
-            self.books.foretold_again(key);
-            // Batches that were finished meanwhile have left room.
-            [self.books.missing(key), self.books.without_room(key)].concat()
+            self.books.missing(key)
         } else {
             self.withdraw(key);
             self.books.urgent(key, rows())
@@ -121,7 +128,7 @@ impl Orders {
 
     /// Drops what has come of a batch that is not foretold any more; false where there is none.
     pub(crate) fn drop_set_aside(&mut self) -> bool {
-        let Some(key) = self.books.first_set_aside() else { return false };
+        let Some(key) = self.books.all_set_aside().first().copied() else { return false };
         self.withdraw(key);
         true
     }
@@ -133,6 +140,13 @@ impl Orders {
         self.fields.release(key);
     }
 
+    /// An epoch that is run once more has batches in the books whose values have lost their room with the first one.
+    fn check_room(&mut self, key: BatchKey) {
+        if !self.fields.has(key) {
+            self.books.forget_room(key);
+        }
+    }
+
     /// Whether the record or the value at a position may be requested: a value needs room until its batch is finished.
     fn may_be_asked(&mut self, position: u64) -> bool {
         let Some((batch, n_bytes)) = self.books.needs_room(position) else { return true };
@@ -140,8 +154,10 @@ impl Orders {
             if self.fields.reserve(batch, n_bytes) {
                 break true;
             }
-            if !self.drop_set_aside() {
-                break false;
+            let has = |key: &&BatchKey| self.fields.has(**key);
+            match self.books.all_set_aside().iter().find(has).copied() {
+                Some(key) => self.withdraw(key),
+                None => break false,
             }
         };
         match has_room {
@@ -229,6 +245,7 @@ mod tests {
             let ring = RingConfig { n_slots: 4, slot_bytes: 4 * 4 };
             let fields = FetchedFields::default();
             fields.begin(u64::MAX);
+            fields.enter(EpochIdx(0));
             Self {
                 orders: Orders::new(FetchQueue::new(config), fields.clone()),
                 fields,
@@ -473,5 +490,19 @@ mod tests {
         world.foretell(&[]);
         assert_eq!(world.job(6), all_of(6));
         assert_eq!(world.n_requests, 3 * 8 + 6);
+    }
+
+    #[test]
+    fn values_that_get_room_with_their_job_come_before_later_batches() {
+        let mut world = World::new(4);
+        world.mask = 50;
+        world.fields.begin(4 * 50);
+        world.foretell(&[5, 6, 7, 8]);
+        world.answer();
+        // A device gave it back.
+        world.foretell(&[2, 5, 6, 7, 8]);
+        world.fields.begin(4 * 50);
+        assert!(world.job(2).is_empty(), "its masks have room, too");
+        assert_eq!(world.answer(), all_of(2), "all at once");
     }
 }

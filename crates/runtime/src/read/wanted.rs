@@ -455,9 +455,9 @@ impl Books {
         Some(missing)
     }
 
-    /// The batch that was set aside first.
-    pub(crate) fn first_set_aside(&self) -> Option<BatchKey> {
-        self.aside.first().copied()
+    /// The batches that are set aside, the first of them first.
+    pub(crate) fn all_set_aside(&self) -> &[BatchKey] {
+        &self.aside
     }
 
     /// Batches that are only foretold and that `is_wanted` says no longer are.

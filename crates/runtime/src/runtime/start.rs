@@ -24,7 +24,7 @@ use crate::handover::finish::{Feed, FeedLinks};
 use crate::handover::mend::Maker;
 use crate::handover::report::EpochReport;
 use crate::run::checkpoint::Consumed;
-use crate::runtime::engine::spawn;
+use crate::runtime::engine::{Lent, spawn};
 use crate::runtime::host::{EpochOptions, Runtime};
 use crate::runtime::memory::MOST_PER_DEVICE;
 use crate::threads::home::Home;
@@ -32,6 +32,15 @@ use crate::threads::times::Ends;
 
 /// Batches behind the feed: one ready while the consumer has another.
 const READY_ROOM: usize = 1;
+
+/// Starts a feed. Values of remote samples' fields may wait for it from now on, until it ends.
+fn spawn_feed(feed: Feed) -> Result<Lent<()>, RuntimeError> {
+    if let Some(remote) = feed.maker.source.remote() {
+        remote.fetched_fields.enter(feed.maker.epoch);
+    }
+    let stop = feed.stop.clone();
+    spawn(&stop, "feed", move || feed.run())
+}
 
 impl Runtime {
     /// Starts an epoch, behind those that were started before and are not over. End it with
@@ -87,7 +96,7 @@ impl Runtime {
             meter: shared.times.meter(Ends::Both),
             stop: stop.clone(),
         };
-        let feed = spawn(&stop, "feed", move || feed.run())?;
+        let feed = spawn_feed(feed)?;
         let brief = Brief {
             number,
             config: self.epoch_config(&plan, options),

@@ -21,6 +21,8 @@ pub(crate) struct FetchedFields(Arc<Mutex<Held>>);
 
 #[derive(Debug, Default)]
 struct Held {
+    /// Epochs whose batches are finished.
+    epochs: Vec<EpochIdx>,
     batches: HashMap<BatchKey, Entry>,
     reserved: u64,
     most_bytes: u64,
@@ -35,19 +37,31 @@ struct Entry {
 impl FetchedFields {
     /// So many bytes may be reserved from now on, and nothing is.
     pub(crate) fn begin(&self, most_bytes: u64) {
-        *self.held() = Held { most_bytes, ..Held::default() };
+        let mut held = self.held();
+        let epochs = std::mem::take(&mut held.epochs);
+        *held = Held { most_bytes, epochs, ..Held::default() };
     }
 
-    /// Reserves room for a value of a batch; false where there is none.
+    /// Batches of an epoch are finished from now on, until it is left.
+    pub(crate) fn enter(&self, epoch: EpochIdx) {
+        self.held().epochs.push(epoch);
+    }
+
+    /// Reserves room for a value of a batch; false where there is none, or where nobody would take it.
     pub(crate) fn reserve(&self, batch: BatchKey, n_bytes: u64) -> bool {
         let mut held = self.held();
         let reserved = held.reserved.saturating_add(n_bytes);
-        if reserved > held.most_bytes {
+        if reserved > held.most_bytes || !held.epochs.contains(&batch.0) {
             return false;
         }
         held.reserved = reserved;
         held.batches.entry(batch).or_default().reserved += n_bytes;
         true
+    }
+
+    /// Whether the batch has room for any values.
+    pub(crate) fn has(&self, batch: BatchKey) -> bool {
+        self.held().batches.contains_key(&batch)
     }
 
     /// Keeps the values of a row, without the rest of what their requests brought, if they have room.
@@ -80,9 +94,10 @@ impl FetchedFields {
         self.held().remove(batch);
     }
 
-    /// Nothing of an epoch is finished any more.
+    /// Nothing of an epoch that was entered is finished any more.
     pub(crate) fn leave(&self, epoch: EpochIdx) {
         let mut held = self.held();
+        held.epochs.retain(|entered| *entered != epoch);
         let left = held.batches.keys().filter(|(of, _)| *of == epoch);
         for batch in left.copied().collect::<Vec<_>>() {
             held.remove(batch);
@@ -122,6 +137,7 @@ mod tests {
     fn what_is_kept_has_room_until_its_batch_is_finished_or_left() {
         let fields = FetchedFields::default();
         fields.begin(50);
+        (0..2).for_each(|epoch| fields.enter(EpochIdx(epoch)));
         let key = |epoch, batch| (EpochIdx(epoch), BatchIdx(batch));
         assert!(fields.reserve(key(0, 0), 20) && fields.reserve(key(0, 0), 10));
         assert!(!fields.reserve(key(0, 1), 30) && fields.reserve(key(0, 1), 20));
@@ -135,7 +151,9 @@ mod tests {
         // The epoch is cancelled, and rows of it come late.
         fields.leave(EpochIdx(1));
         fields.keep(key(1, 0), SampleId(3), values(&[30]));
-        assert!(fields.held().batches.is_empty() && fields.reserve(key(1, 0), 50));
-        assert!(!fields.reserve(key(0, 0), u64::MAX));
+        assert!(fields.held().batches.is_empty() && !fields.reserve(key(1, 0), 1));
+        fields.begin(60);
+        assert!(!fields.reserve(key(0, 0), u64::MAX) && fields.reserve(key(0, 0), 60));
+        assert!(fields.has(key(0, 0)) && !fields.has(key(0, 1)));
     }
 }

@@ -130,6 +130,15 @@ impl Books {
         }
     }
 
+    /// Nothing is reserved for the values of a batch any more.
+    pub(crate) fn forget_room(&mut self, batch: BatchKey) {
+        let Some(batch) = self.batches.get(&batch) else { return };
+        for at in &batch.positions {
+            let values = self.rows.get_mut(at).map(|row| row.values.iter_mut());
+            values.into_iter().flatten().for_each(|value| value.room = Room::Unknown);
+        }
+    }
+
     /// Positions of values of a batch that had no room.
     pub(crate) fn without_room(&self, batch: BatchKey) -> Vec<u64> {
         let positions = self.batches.get(&batch).map(|batch| batch.positions.iter());
