@@ -314,7 +314,7 @@ pub(crate) struct UploadArgs {
     #[arg(value_name = "SRC")]
     pub(crate) source: PathBuf,
     /// The destination: cql://HOST/KEYSPACE/TABLE, s3://BUCKET/PREFIX, gs://, az:// or
-    /// redis://HOST/DB?prefix=PREFIX
+    /// redis://HOST/DB?prefix=PREFIX (rediss:// with TLS)
     #[arg(value_name = "URL")]
     pub(crate) url: String,
     /// Write nothing; only count what exists and what would be written

@@ -92,6 +92,7 @@ impl Client {
         let status = parts.status();
         let is_head = request.method() == Method::HEAD;
         let (head, body) = parts.into_parts();
+        let proxy = sender.proxy().map(ToString::to_string);
         // Whoever takes the rest of a body gives the connection back.
         let home = Some((Arc::clone(&self.0), sender));
         let kept = Kept { body, home, came: Instant::now() };
@@ -100,7 +101,11 @@ impl Client {
         }
         let text = if is_head { Bytes::new() } else { kept.start(LONGEST_ERROR).await };
         let host = request.uri().host().unwrap_or_default();
-        Err(Failure::of_status(host, status.as_u16(), &head.headers, &text))
+        let failure = Failure::of_status(host, status.as_u16(), &head.headers, &text);
+        Err(match proxy {
+            Some(proxy) => failure.behind(&proxy),
+            None => failure,
+        })
     }
 
     /// On a connection that was kept, or on a new one. A server may close a kept one at any time, so

@@ -59,9 +59,8 @@ impl Options {
     }
 
     /// A client with the user's certificates and proxies.
-    fn client(&self) -> Result<Client, String> {
-        let proxies = Proxies::of(&self.variables)?;
-        Ok(Client::new(self.ca_file().as_deref(), proxies))
+    fn client(&self) -> Client {
+        Client::new(self.ca_file().as_deref(), Proxies::of(&self.variables))
     }
 
     /// Values of variables that are credentials.
@@ -131,7 +130,7 @@ impl Debug for Store {
 
 impl Location {
     /// A URL (`s3://bucket/prefix`, `gs://`, `az://`, `abfs://container@account/prefix`, `http(s)://`,
-    /// `redis://host:port/db?prefix=`, `cql://host:port/keyspace/table`, `file://`) or a path.
+    /// `redis(s)://host:port/db?prefix=`, `cql(s)://host:port/keyspace/table`, `file://`) or a path.
     ///
     /// # Errors
     /// [`StorageError::Address`].
@@ -181,7 +180,7 @@ impl Location {
             _ => {
                 return Err(wrong(
                     "has a scheme that is not known; use s3://, gs://, az://, \
-                                  http://, https://, redis://, cql:// or a path",
+                                  http://, https://, redis://, rediss://, cql:// or a path",
                 ));
             }
         };
@@ -250,10 +249,7 @@ impl Location {
             Store::Local(path) => Arc::new(Folder(path.clone())),
             Store::Bucket(bucket) => Arc::new(bucket.open(&self.options)?),
             Store::Http(url) => {
-                let client = self.options.client().map_err(|why| {
-                    let text = without_login(url);
-                    StorageError::Address { text, why }
-                })?;
+                let client = self.options.client();
                 Arc::new(Http::new(url, client, self.options.list.as_deref())?)
             }
             Store::Redis(url) => Arc::new(self.redis(url)?),

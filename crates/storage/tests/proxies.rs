@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use bothends_storage::{Location, Options};
+use bothends_storage::Options;
 
 use script::{answer, fetch, one_line, open, secured};
 
@@ -50,8 +50,9 @@ fn serve(
         let is_tunnel = text.starts_with("CONNECT ");
         asked.lock().unwrap().push(text);
         if let Some(refusal) = refusal {
-            client.write_all(&answer(refusal, "", "")).unwrap();
-            return;
+            // As most proxies do, with a page, and the connection stays open.
+            client.write_all(&answer(refusal, "", "<html>no</html>")).unwrap();
+            continue;
         }
         if is_tunnel {
             return tunnel(client, server);
@@ -140,7 +141,13 @@ fn what_a_proxy_does_not_do_is_one_line() {
     assert!(one_line(&error).contains(&words), "{error}");
     let options = behind("HTTPS_PROXY", "socks5://proxy:1080".to_owned());
     for url in ["https://store.invalid/x", "s3://data/x"] {
-        let error = Location::parse(url, &options).unwrap().open().unwrap_err();
-        assert!(one_line(&error).contains("HTTPS_PROXY names no proxy of HTTP"));
+        let error = fetch(open(url, &options)).unwrap_err();
+        assert!(one_line(&error).contains("HTTPS_PROXY names no proxy that"), "{error}");
+        assert!(!error.is_transient());
     }
+    let (at, _) = proxy(nobody, Some("403 No"));
+    let options = behind("HTTP_PROXY", format!("http://{at}"));
+    let error = fetch(open("http://store.invalid/x", &options)).unwrap_err();
+    let words = format!("the server or the proxy {at} before it answered 403");
+    assert!(one_line(&error).contains(&words), "{error}");
 }

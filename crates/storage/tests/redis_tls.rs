@@ -11,6 +11,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use bothends_storage::{Identity, Options, View};
 
@@ -78,4 +79,54 @@ fn a_server_without_tls_is_told() {
     let error = fetch(open(&url, &Options::default())).unwrap_err();
     let text = one_line(&error);
     assert!(text.starts_with("no trusted TLS connection with localhost"), "{text}");
+}
+
+/// Redis's own default. The server says so after the handshake, in answer to the first request.
+#[test]
+fn a_server_that_wants_a_certificate_of_the_client_is_told() {
+    let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let ca_file = folder.path().join("ca.pem");
+    std::fs::write(&ca_file, key.cert.pem()).unwrap();
+    let port = picky(&key);
+    let options = Options { ca_file: Some(ca_file), ..Options::default() };
+    for login in ["", ":s3cret@"] {
+        let url = format!("rediss://{login}localhost:{port}/0");
+        let error = fetch(open(&url, &options)).unwrap_err();
+        let text = one_line(&error);
+        assert!(text.contains("it wants a certificate of the client"), "{text}");
+        assert!(!error.is_transient());
+    }
+}
+
+fn picky(key: &rcgen::CertifiedKey<rcgen::KeyPair>) -> u16 {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(key.cert.der().clone()).unwrap();
+    let clients = rustls::server::WebPkiClientVerifier::builder_with_provider(
+        Arc::new(roots),
+        Arc::clone(&provider),
+    );
+    let private =
+        rustls::pki_types::PrivatePkcs8KeyDer::from(key.signing_key.serialize_der());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(clients.build().unwrap())
+        .with_single_cert(vec![key.cert.der().clone()], private.into())
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = rustls::StreamOwned::new(connection, stream.unwrap());
+            let _ = stream.read(&mut [0; 4096]);
+            // What the client has sent meanwhile is read, or its end of the connection would be reset before the alert is.
+            let _ = stream.sock.set_read_timeout(Some(Duration::from_millis(200)));
+            while let Ok(1..) = stream.sock.read(&mut [0; 4096]) {}
+        }
+    });
+    port
 }

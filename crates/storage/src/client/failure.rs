@@ -76,6 +76,17 @@ impl Failure {
         })
     }
 
+    /// The same of an answer that came by way of a proxy, which may have given it itself.
+    pub(super) fn behind(self, proxy: &str) -> Self {
+        if !matches!(self, Self::Status(Status { status: 403, code: None, .. })) {
+            return self;
+        }
+        Self::Unusable(format!(
+            "the server or the proxy {proxy} before it answered 403; give these credentials the \
+             right to read it, or list the server in NO_PROXY"
+        ))
+    }
+
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { why, .. } => !why.contains(UNKNOWN_NAME),

@@ -84,9 +84,14 @@ impl Sender {
     pub(super) fn form(&self, request: &Whole) -> Result<Whole, Failure> {
         let form = with_host(request)?;
         match &self.proxy {
-            Some(proxy) => Ok(proxy.forwarded(&form)),
+            Some(proxy) => Ok(proxy.forwarded(form)),
             None => origin_form(form),
         }
+    }
+
+    /// The proxy that its requests are forwarded by.
+    pub(super) fn proxy(&self) -> Option<&Proxy> {
+        self.proxy.as_ref()
     }
 
     pub(super) async fn send(
@@ -161,7 +166,7 @@ impl Pool {
         let is_tls = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         let server = format!("{host}:{port}");
-        let proxy = self.proxies.before(uri);
+        let proxy = self.proxies.before(uri)?;
         let shown = match &proxy {
             Some(proxy) => format!("{proxy} (the proxy for {host})"),
             None => server.clone(),

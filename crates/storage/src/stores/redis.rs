@@ -75,6 +75,9 @@ impl Redis {
                 ));
             }
         };
+        if prefix.contains('#') {
+            return Err(wrong("has a `#` in its prefix; write it as %23"));
+        }
         let prefix = percent_decoded(prefix)
             .ok_or_else(|| wrong("has a prefix that is not text"))?;
         let (scheme, rest) = bare.split_once("://").unwrap_or((bare, ""));
@@ -86,11 +89,14 @@ impl Redis {
         let bare = format!("redis://{rest}");
         let unusable = |_: RedisError| {
             wrong(
-                "is not the address of a Redis server; write it as \
-                                              redis://host:port/0?prefix=train/",
+                "is not the address of a Redis server; write it as redis://host:port/0?prefix=train/, \
+                 or rediss:// for TLS",
             )
         };
         let info: redis::ConnectionInfo = bare.parse().map_err(unusable)?;
+        if bare.contains('#') {
+            return Err(wrong("has a `#`: there are no options after it"));
+        }
         let host = info.addr().to_string();
         let mut settings = info.redis_settings().clone();
         if let (None, Some(password)) =
@@ -153,6 +159,12 @@ impl Redis {
     }
 
     fn failed(&self, place: &str, failed: &Failed) -> StorageError {
+        if let Failed::ToConnect(error) | Failed::ToAnswer(error) = failed
+            && let Some(why) = refused_by_tls(error)
+        {
+            let (place, host) = (place.to_owned(), self.host.clone());
+            return StorageError::Tls { place, host, why };
+        }
         match failed {
             Failed::ToConnect(error) => self.not_connected(place, error),
             Failed::OpenFiles => StorageError::OpenFiles { place: place.to_owned() },
@@ -387,6 +399,20 @@ impl Redis {
         }
         self.numbers(&lengths.get_packed_pipeline(), keys.len(), place).await
     }
+}
+
+/// What a server says of a client that it does not let in, which is only heard once something was asked (RFC 8446, E.1).
+fn refused_by_tls(error: &RedisError) -> Option<String> {
+    let text = error.is_io_error().then(|| error.to_string())?;
+    let (_, alert) = text.split_once("received fatal alert: ")?;
+    let why = match alert {
+        "CertificateRequired" => {
+            "it wants a certificate of the client, which is not supported"
+        }
+        "HandshakeFailure" | "ProtocolVersion" => "it speaks no TLS that is known here",
+        _ => "it refuses the connection",
+    };
+    Some(format!("{why}: {alert}"))
 }
 
 /// A server that changes its table's size may name a key twice, so hashes of all keys are kept: 16 bytes each.
