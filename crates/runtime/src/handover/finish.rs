@@ -34,6 +34,7 @@ use crate::handover::convert::convert;
 use crate::handover::digest::{digest, fields_digested};
 use crate::handover::mend::{Bench, Form, Maker};
 use crate::make::chores::Chores;
+use crate::read::remote::fetched_fields::Entered;
 use crate::read::source::damage_words;
 use crate::read::supplied::Unmade;
 use crate::threads::shutdown::{PATIENCE, Stop};
@@ -59,6 +60,8 @@ pub(crate) struct Feed {
     pub(crate) waits: FeedClock,
     pub(crate) chores: Chores,
     pub(crate) meter: Meter,
+    /// Values of remote samples' fields wait for it until it ends, also where its epoch is cancelled.
+    pub(crate) _entered: Option<Entered>,
     pub(crate) stop: Stop,
 }
 
@@ -76,14 +79,6 @@ pub(crate) struct FeedLinks {
 impl Feed {
     /// The loop of the feed thread.
     pub(crate) fn run(self) {
-        self.finish_all();
-        // Of an epoch that was cancelled nobody takes any.
-        if let Some(remote) = self.maker.source.remote() {
-            remote.fetched_fields.leave(self.maker.epoch);
-        }
-    }
-
-    fn finish_all(&self) {
         let mut bench = Bench::default();
         let mut stream = self.digest.clone();
         while !self.stop.is_set() {

@@ -10,7 +10,7 @@ use bothends_side_index::CachedRecord;
 
 use crate::make::front::FrontJob;
 use crate::read::fetching::local::Local;
-use crate::read::remote::fetched_fields::FetchedFields;
+use crate::read::remote::fetched_fields::{FetchedFields, Reserved};
 use crate::read::wanted::{BatchKey, Books, Brought, Complete, Needed};
 
 /// The books, and the queue that has what is missing in them.
@@ -142,27 +142,31 @@ impl Orders {
 
     /// An epoch that is run once more has batches in the books whose values have lost their room with the first one.
     fn check_room(&mut self, key: BatchKey) {
-        if !self.fields.has(key) {
-            self.books.forget_room(key);
+        if !self.fields.has(key) && self.books.forget_room(key) {
+            let missing = self.books.missing(key);
+            self.offer(&missing);
         }
     }
 
     /// Whether the record or the value at a position may be requested: a value needs room until its batch is finished.
     fn may_be_asked(&mut self, position: u64) -> bool {
         let Some((batch, n_bytes)) = self.books.needs_room(position) else { return true };
-        let has_room = loop {
-            if self.fields.reserve(batch, n_bytes) {
-                break true;
-            }
+        let mut room = self.fields.reserve(batch, n_bytes);
+        while room == Reserved::Full {
             let has = |key: &&BatchKey| self.fields.has(**key);
-            match self.books.all_set_aside().iter().find(has).copied() {
-                Some(key) => self.withdraw(key),
-                None => break false,
-            }
-        };
-        match has_room {
-            true => self.books.has_room(position),
-            false => self.books.has_no_room(position),
+            let Some(key) = self.books.all_set_aside().iter().find(has).copied() else {
+                break;
+            };
+            self.withdraw(key);
+            room = self.fields.reserve(batch, n_bytes);
+        }
+        let has_room = room == Reserved::Yes;
+        if has_room {
+            self.books.has_room(position);
+        } else {
+            self.books.has_no_room(position);
+            // It may have been requested while it had some.
+            self.queue.withdraw(position);
         }
         has_room
     }
@@ -211,6 +215,7 @@ mod tests {
     use super::*;
     use crate::collect::bell::bell;
     use crate::make::front::{Front, RowLens};
+    use crate::read::remote::fetched_fields::Entered;
 
     const ROWS: u64 = 4;
     const RECORD: u32 = 100;
@@ -224,6 +229,7 @@ mod tests {
     struct World {
         orders: Orders,
         fields: FetchedFields,
+        _entered: Entered,
         front: Front,
         jobs: Receiver<FrontJob>,
         ring: Ring,
@@ -245,8 +251,8 @@ mod tests {
             let ring = RingConfig { n_slots: 4, slot_bytes: 4 * 4 };
             let fields = FetchedFields::default();
             fields.begin(u64::MAX);
-            fields.enter(EpochIdx(0));
             Self {
+                _entered: fields.enter(EpochIdx(0)),
                 orders: Orders::new(FetchQueue::new(config), fields.clone()),
                 fields,
                 front: Front::new(jobs_in, bell().0, RowLens::Every(4), 2, 4),
@@ -504,5 +510,30 @@ mod tests {
         world.fields.begin(4 * 50);
         assert!(world.job(2).is_empty(), "its masks have room, too");
         assert_eq!(world.answer(), all_of(2), "all at once");
+    }
+
+    /// What is foretold may have been said before the job was given.
+    #[test]
+    fn a_batch_with_a_job_that_is_foretold_late_waits_for_nothing_more() {
+        let mut world = World::new(100);
+        world.mask = 50;
+        world.fields.begin(0);
+        assert!(world.job(2).is_empty());
+        world.foretell(&[2]);
+        assert_eq!(world.answer(), all_of(2));
+    }
+
+    #[test]
+    fn values_that_lose_their_room_are_not_held() {
+        let mut world = World::new(100);
+        world.mask = 50;
+        world.foretell(&[1]);
+        // Its epoch ends and begins again, with less room.
+        world.fields.begin(2 * 50);
+        world.foretell(&[1]);
+        assert_eq!(world.in_flight.len(), 4 + 2);
+        world.answer();
+        assert_eq!(world.job(1), all_of(1));
+        assert_eq!(world.orders.queue.figures().held_bytes, 0);
     }
 }

@@ -24,7 +24,7 @@ use crate::handover::finish::{Feed, FeedLinks};
 use crate::handover::mend::Maker;
 use crate::handover::report::EpochReport;
 use crate::run::checkpoint::Consumed;
-use crate::runtime::engine::{Lent, spawn};
+use crate::runtime::engine::spawn;
 use crate::runtime::host::{EpochOptions, Runtime};
 use crate::runtime::memory::MOST_PER_DEVICE;
 use crate::threads::home::Home;
@@ -32,15 +32,6 @@ use crate::threads::times::Ends;
 
 /// Batches behind the feed: one ready while the consumer has another.
 const READY_ROOM: usize = 1;
-
-/// Starts a feed. Values of remote samples' fields may wait for it from now on, until it ends.
-fn spawn_feed(feed: Feed) -> Result<Lent<()>, RuntimeError> {
-    if let Some(remote) = feed.maker.source.remote() {
-        remote.fetched_fields.enter(feed.maker.epoch);
-    }
-    let stop = feed.stop.clone();
-    spawn(&stop, "feed", move || feed.run())
-}
 
 impl Runtime {
     /// Starts an epoch, behind those that were started before and are not over. End it with
@@ -61,8 +52,7 @@ impl Runtime {
         options: &EpochOptions,
     ) -> Result<Epoch, RuntimeError> {
         let plan = Arc::new(self.plan(options)?);
-        self.n_started += 1;
-        let number = self.n_started;
+        let number = self.next_number();
         let (made_in, made) = bounded(FEED_ROOM + 1);
         let (ready_in, ready) = bounded(READY_ROOM);
         let (moments_in, moments) = bounded(MOMENT_ROOM);
@@ -94,9 +84,10 @@ impl Runtime {
             waits: shared.waits.feed(number),
             chores: shared.chores.clone(),
             meter: shared.times.meter(Ends::Both),
+            _entered: self.source.enter(options.epoch),
             stop: stop.clone(),
         };
-        let feed = spawn_feed(feed)?;
+        let feed = spawn(&stop, "feed", move || feed.run())?;
         let brief = Brief {
             number,
             config: self.epoch_config(&plan, options),
@@ -130,6 +121,12 @@ impl Runtime {
             lack: Lack::default(),
             ended: false,
         })
+    }
+
+    /// That of the next epoch that is started.
+    fn next_number(&mut self) -> u64 {
+        self.n_started += 1;
+        self.n_started
     }
 
     fn mixing(&self) -> Mixing {

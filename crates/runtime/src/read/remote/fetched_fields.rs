@@ -34,6 +34,29 @@ struct Entry {
     reserved: u64,
 }
 
+/// Whether there is room for a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reserved {
+    Yes,
+    /// Not before others leave theirs.
+    Full,
+    /// It is longer than all room, or nobody would take it.
+    Never,
+}
+
+/// An epoch whose batches are finished. Until it is dropped, values wait for them.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    epoch: EpochIdx,
+    fields: FetchedFields,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.fields.leave(self.epoch);
+    }
+}
+
 impl FetchedFields {
     /// So many bytes may be reserved from now on, and nothing is.
     pub(crate) fn begin(&self, most_bytes: u64) {
@@ -42,21 +65,25 @@ impl FetchedFields {
         *held = Held { most_bytes, epochs, ..Held::default() };
     }
 
-    /// Batches of an epoch are finished from now on, until it is left.
-    pub(crate) fn enter(&self, epoch: EpochIdx) {
+    /// Batches of an epoch are finished from now on, until the guard is dropped.
+    pub(crate) fn enter(&self, epoch: EpochIdx) -> Entered {
         self.held().epochs.push(epoch);
+        Entered { epoch, fields: self.clone() }
     }
 
-    /// Reserves room for a value of a batch; false where there is none, or where nobody would take it.
-    pub(crate) fn reserve(&self, batch: BatchKey, n_bytes: u64) -> bool {
+    /// Reserves room for a value of a batch.
+    pub(crate) fn reserve(&self, batch: BatchKey, n_bytes: u64) -> Reserved {
         let mut held = self.held();
+        if n_bytes > held.most_bytes || !held.epochs.contains(&batch.0) {
+            return Reserved::Never;
+        }
         let reserved = held.reserved.saturating_add(n_bytes);
-        if reserved > held.most_bytes || !held.epochs.contains(&batch.0) {
-            return false;
+        if reserved > held.most_bytes {
+            return Reserved::Full;
         }
         held.reserved = reserved;
         held.batches.entry(batch).or_default().reserved += n_bytes;
-        true
+        Reserved::Yes
     }
 
     /// Whether the batch has room for any values.
@@ -94,10 +121,15 @@ impl FetchedFields {
         self.held().remove(batch);
     }
 
-    /// Nothing of an epoch that was entered is finished any more.
-    pub(crate) fn leave(&self, epoch: EpochIdx) {
+    /// Nothing of an epoch is finished any more, unless it was entered again.
+    fn leave(&self, epoch: EpochIdx) {
         let mut held = self.held();
-        held.epochs.retain(|entered| *entered != epoch);
+        if let Some(nth) = held.epochs.iter().position(|entered| *entered == epoch) {
+            held.epochs.swap_remove(nth);
+        }
+        if held.epochs.contains(&epoch) {
+            return;
+        }
         let left = held.batches.keys().filter(|(of, _)| *of == epoch);
         for batch in left.copied().collect::<Vec<_>>() {
             held.remove(batch);
@@ -137,23 +169,43 @@ mod tests {
     fn what_is_kept_has_room_until_its_batch_is_finished_or_left() {
         let fields = FetchedFields::default();
         fields.begin(50);
-        (0..2).for_each(|epoch| fields.enter(EpochIdx(epoch)));
+        let _first = fields.enter(EpochIdx(0));
+        let second = fields.enter(EpochIdx(1));
         let key = |epoch, batch| (EpochIdx(epoch), BatchIdx(batch));
-        assert!(fields.reserve(key(0, 0), 20) && fields.reserve(key(0, 0), 10));
-        assert!(!fields.reserve(key(0, 1), 30) && fields.reserve(key(0, 1), 20));
+        let reserve = |epoch, batch, n_bytes| fields.reserve(key(epoch, batch), n_bytes);
+        assert_eq!([reserve(0, 0, 20), reserve(0, 0, 10)], [Reserved::Yes; 2]);
+        assert_eq!(
+            [reserve(0, 1, 30), reserve(0, 1, 51)],
+            [Reserved::Full, Reserved::Never]
+        );
+        assert_eq!(
+            [reserve(0, 1, 20), reserve(2, 0, 0)],
+            [Reserved::Yes, Reserved::Never]
+        );
         fields.keep(key(0, 0), SampleId(1), values(&[20, 10]));
         fields.keep(key(0, 2), SampleId(9), values(&[1]));
         assert_eq!(fields.take(key(0, 0)).len(), 2);
         assert!(fields.take(key(0, 0)).is_empty() && fields.take(key(0, 2)).is_empty());
-        assert!(fields.reserve(key(1, 0), 30) && !fields.reserve(key(1, 0), 1));
+        assert_eq!(
+            [reserve(1, 0, 30), reserve(1, 0, 1)],
+            [Reserved::Yes, Reserved::Full]
+        );
         fields.release(key(0, 1));
-        assert!(fields.reserve(key(1, 1), 20));
-        // The epoch is cancelled, and rows of it come late.
-        fields.leave(EpochIdx(1));
+        assert_eq!(reserve(1, 1, 20), Reserved::Yes);
+        // It is begun again before the first one has ended.
+        let again = fields.enter(EpochIdx(1));
+        drop(second);
         fields.keep(key(1, 0), SampleId(3), values(&[30]));
-        assert!(fields.held().batches.is_empty() && !fields.reserve(key(1, 0), 1));
+        assert!(fields.has(key(1, 0)) && !fields.has(key(0, 1)));
+        // It is cancelled, and rows of it come late.
+        drop(again);
+        fields.keep(key(1, 0), SampleId(3), values(&[30]));
+        assert!(fields.held().batches.is_empty());
+        assert_eq!(reserve(1, 0, 1), Reserved::Never);
         fields.begin(60);
-        assert!(!fields.reserve(key(0, 0), u64::MAX) && fields.reserve(key(0, 0), 60));
-        assert!(fields.has(key(0, 0)) && !fields.has(key(0, 1)));
+        assert_eq!(
+            [reserve(0, 0, u64::MAX), reserve(0, 0, 60)],
+            [Reserved::Never, Reserved::Yes]
+        );
     }
 }

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bothends_core::ids::SampleId;
+use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::sample::{Extent, FileIdx};
 use bothends_dataset::FieldPlace;
 use bothends_io::{is_of_machine, open_regular};
@@ -21,6 +21,7 @@ use super::Source;
 use crate::handover::batch::fields::FieldColumn;
 use crate::make::chores::Chores;
 use crate::read::remote::Remote;
+use crate::read::remote::fetched_fields::Entered;
 use crate::read::supplied::{Failure, Unmade};
 use crate::read::wanted::BatchKey;
 use crate::threads::shutdown::Stop;
@@ -51,6 +52,11 @@ pub(crate) struct RowFields {
 }
 
 impl Source {
+    /// Batches of an epoch are finished until the guard is dropped, so that values of remote samples may wait for them.
+    pub(crate) fn enter(&self, epoch: EpochIdx) -> Option<Entered> {
+        self.remote().map(|remote| remote.fetched_fields.enter(epoch))
+    }
+
     /// The fields of these rows of a batch, as far as any were asked for. Blocks on the storage.
     ///
     /// # Errors

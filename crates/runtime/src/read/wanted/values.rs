@@ -130,13 +130,24 @@ impl Books {
         }
     }
 
-    /// Nothing is reserved for the values of a batch any more.
-    pub(crate) fn forget_room(&mut self, batch: BatchKey) {
-        let Some(batch) = self.batches.get(&batch) else { return };
+    /// Nothing is reserved for the values of a batch any more: room is to be asked for again. True where any had some, and
+    /// false for the batch of a job, which waits for nothing that nobody requests.
+    pub(crate) fn forget_room(&mut self, batch: BatchKey) -> bool {
+        let Some(batch) = self.batches.get(&batch) else { return false };
+        if batch.progress.is_some() {
+            return false;
+        }
+        let mut had_some = false;
         for at in &batch.positions {
             let values = self.rows.get_mut(at).map(|row| row.values.iter_mut());
-            values.into_iter().flatten().for_each(|value| value.room = Room::Unknown);
+            for value in values.into_iter().flatten() {
+                if value.room == Room::Reserved {
+                    value.room = Room::Unknown;
+                    had_some = true;
+                }
+            }
         }
+        had_some
     }
 
     /// Positions of values of a batch that had no room.
