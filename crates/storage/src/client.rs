@@ -103,8 +103,9 @@ impl Client {
         let host = request.uri().host().unwrap_or_default();
         let failure = Failure::of_status(host, status.as_u16(), &head.headers, &text);
         Err(match proxy {
-            Some(proxy) => failure.behind(&proxy),
-            None => failure,
+            // The answer to HEAD has no reason, which is asked for then.
+            Some(proxy) if !is_head => failure.behind(&proxy),
+            Some(_) | None => failure,
         })
     }
 

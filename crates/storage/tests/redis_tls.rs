@@ -6,6 +6,7 @@
 
 mod script;
 
+use std::any::Any;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -13,13 +14,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use bothends_storage::{Identity, Options, View};
+use bothends_storage::{Fetch, Fetched, Fetcher, Identity, Options, Returned, View};
 
-use script::{fetch, one_line, open, secured_by};
+use script::{ONE, PATIENCE, fetch, one_line, open, secured_by};
 
-/// Has a value of 400 kB, so that one answer takes many records of TLS, and wants a password.
+/// So long that the answer takes many records of TLS.
+fn value() -> impl Iterator<Item = u8> {
+    (0..400_000_u32).map(|n| b'a' + (n % 23) as u8)
+}
+
+/// Wants a password.
 fn answer(request: &str) -> Vec<u8> {
-    let value = || (0..400_000_u32).map(|n| b'a' + (n % 23) as u8);
     let words: Vec<&str> = request.split("\r\n").collect();
     match words.get(2).copied() {
         Some("AUTH") if words.contains(&"s3cret") => b"+OK\r\n".to_vec(),
@@ -56,6 +61,26 @@ fn values_come_over_tls_from_a_server_that_is_trusted() {
         let whole = View::start(open(&url, &options)).unwrap();
         let identity = whole.identity("a").unwrap();
         assert_eq!(identity, Identity { len: 400_000, modified: None, etag: None });
+        // All of it, into memory of its own and where it shall be.
+        for place in [None, Some(vec![0; 400_000])] {
+            let mut fetcher = Fetcher::start(open(&url, &options), ONE).unwrap();
+            let expected = Some(identity.clone());
+            let (object, range) = ("a".into(), 0..400_000);
+            let fetch = Fetch { tag: 1, object, range, expected, timeout: PATIENCE };
+            match place {
+                Some(place) => fetcher.submit_into(fetch, Box::new(place)),
+                None => fetcher.submit(fetch),
+            }
+            let Fetched { result, destination, .. } = fetcher.poll(PATIENCE).unwrap();
+            let bytes = match destination {
+                Some(Returned::Filled(place)) => {
+                    let place: Box<dyn Any> = place;
+                    *place.downcast::<Vec<u8>>().unwrap()
+                }
+                Some(Returned::Unused(_)) | None => result.unwrap().to_vec(),
+            };
+            assert!(bytes.into_iter().eq(value()));
+        }
         let variables =
             [("AWS_CA_BUNDLE".to_owned(), ca_file.display().to_string())].into();
         let options = Options { variables, ..Options::default() };
@@ -124,7 +149,7 @@ fn picky(key: &rcgen::CertifiedKey<rcgen::KeyPair>) -> u16 {
             let mut stream = rustls::StreamOwned::new(connection, stream.unwrap());
             let _ = stream.read(&mut [0; 4096]);
             // What the client has sent meanwhile is read, or its end of the connection would be reset before the alert is.
-            let _ = stream.sock.set_read_timeout(Some(Duration::from_millis(200)));
+            let _ = stream.sock.set_read_timeout(Some(Duration::from_secs(10)));
             while let Ok(1..) = stream.sock.read(&mut [0; 4096]) {}
         }
     });

@@ -105,6 +105,9 @@ fn others(list: &str) -> Option<Matcher> {
     let entries = list.split(|c: char| c == ',' || c.is_whitespace());
     let entries = entries.filter(|entry| !entry.is_empty()).map(|entry| {
         let entry = entry.strip_prefix('*').filter(|it| !it.is_empty()).unwrap_or(entry);
+        if let Some((ip, _)) = entry.strip_prefix('[').and_then(|it| it.split_once(']')) {
+            return ip;
+        }
         match entry.split_once(':') {
             // An address of IPv6 has more than one colon.
             Some((host, port)) if port.bytes().all(|it| it.is_ascii_digit()) => host,
@@ -265,7 +268,7 @@ mod tests {
             ("ALL_PROXY", "socks5://127.0.0.1:1080"),
             (
                 "NO_PROXY",
-                "inside.example, 10.0.0.0/8 minio:9000,*.wild.example,fd12::/16",
+                "inside.example, 10.0.0.0/8 minio:9000,*.wild.example,fd12::/16,[fd13::1]:9000",
             ),
         ];
         let proxy = |uri| before(&all, uri).unwrap();
@@ -278,6 +281,7 @@ mod tests {
             "https://a.wild.example/a",
             "http://10.1.2.3:8333/a",
             "http://[fd12::1]:8333/a",
+            "http://[fd13::1]:9000/a",
             "http://169.254.169.254/latest",
             "http://169.254.169.252:988/latest",
             "http://[fd00:ec2::23]/v1/credentials",

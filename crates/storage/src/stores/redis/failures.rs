@@ -60,8 +60,12 @@ fn refused_by_tls(error: &RedisError) -> Option<String> {
         "CertificateRequired" => {
             "it wants a certificate of the client, which is not supported"
         }
-        "HandshakeFailure" | "ProtocolVersion" => "it speaks no TLS that is known here",
-        _ => "it refuses the connection",
+        "HandshakeFailure" | "ProtocolVersion" | "InsufficientSecurity" => {
+            "it speaks no TLS that is known here"
+        }
+        "AccessDenied" => "it refuses the connection",
+        // Anything else may be the fault of one connection.
+        _ => return None,
     };
     Some(format!("{why}: {alert}"))
 }
