@@ -33,8 +33,10 @@ impl Orders {
     pub(crate) fn foretold(&mut self, key: BatchKey, rows: impl FnOnce() -> Vec<Needed>) {
         let positions = match self.books.has(key) {
             true => {
+                // First, as it must not be dropped for the room of its own values.
+                let missing = self.books.foretold_again(key);
                 self.check_room(key);
-                self.books.foretold_again(key)
+                missing
             }
             false => self.books.foretold(key, rows()),
         };
@@ -142,10 +144,14 @@ impl Orders {
 
     /// An epoch that is run once more has batches in the books whose values have lost their room with the first one.
     fn check_room(&mut self, key: BatchKey) {
-        if !self.fields.has(key) && self.books.forget_room(key) {
-            let missing = self.books.missing(key);
-            self.offer(&missing);
+        if self.fields.has(key) {
+            return;
         }
+        for at in self.books.forget_room(key) {
+            self.may_be_asked(at);
+        }
+        let missing = self.books.missing(key);
+        self.offer(&missing);
     }
 
     /// Whether the record or the value at a position may be requested: a value needs room until its batch is finished.
@@ -188,6 +194,8 @@ impl Orders {
             if let Some(record) = self.find(position) {
                 // No batch is complete by this: its job comes later.
                 let _ = self.books.fetched(position, Ok(Brought::Cached(record)));
+                // It may have been requested before somebody else's copy came into the cache.
+                self.queue.withdraw(position);
                 continue;
             }
             if !self.may_be_asked(position) {
@@ -535,5 +543,23 @@ mod tests {
         world.answer();
         assert_eq!(world.job(1), all_of(1));
         assert_eq!(world.orders.queue.figures().held_bytes, 0);
+    }
+
+    #[test]
+    fn a_batch_that_comes_back_is_not_dropped_for_its_own_values() {
+        let mut world = World::new(100);
+        world.mask = 50;
+        world.foretell(&[1]);
+        world.in_flight.truncate(5);
+        world.answer();
+        world.foretell(&[]);
+        world.fields.begin(50);
+        world.foretell(&[1]);
+        assert!(world.orders.books.has(key(1)));
+        assert_eq!(
+            world.orders.queue.figures().offered,
+            5,
+            "with the mask that has room"
+        );
     }
 }

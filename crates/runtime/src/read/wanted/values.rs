@@ -123,31 +123,28 @@ impl Books {
         }
     }
 
-    /// The value at a position has no room, and is not waited for.
+    /// The value at a position has no room, and is not waited for. What has come of it is dropped.
     pub(crate) fn has_no_room(&mut self, position: u64) {
         if let Some(value) = self.value_mut(position) {
-            value.room = Room::None;
+            (value.room, value.fetched) = (Room::None, None);
         }
     }
 
-    /// Nothing is reserved for the values of a batch any more: room is to be asked for again. True where any had some, and
-    /// false for the batch of a job, which waits for nothing that nobody requests.
-    pub(crate) fn forget_room(&mut self, batch: BatchKey) -> bool {
-        let Some(batch) = self.batches.get(&batch) else { return false };
-        if batch.progress.is_some() {
-            return false;
-        }
-        let mut had_some = false;
-        for at in &batch.positions {
+    /// Nothing is reserved for the values of a batch any more. Positions of those that had room, for which it is to be asked
+    /// for again; none for the batch of a job, which waits for nothing that nobody requests.
+    pub(crate) fn forget_room(&mut self, batch: BatchKey) -> Vec<u64> {
+        let batch = self.batches.get(&batch).filter(|batch| batch.progress.is_none());
+        let mut had_room = Vec::new();
+        for at in batch.into_iter().flat_map(|batch| &batch.positions) {
             let values = self.rows.get_mut(at).map(|row| row.values.iter_mut());
             for value in values.into_iter().flatten() {
                 if value.room == Room::Reserved {
                     value.room = Room::Unknown;
-                    had_some = true;
+                    had_room.push(value.position);
                 }
             }
         }
-        had_some
+        had_room
     }
 
     /// Positions of values of a batch that had no room.
