@@ -16,7 +16,10 @@ use std::time::{Duration, Instant};
 
 use bothends_storage::{Fetch, Fetcher, Location, Options, StorageError, View};
 
-use script::{ONE, answer, fetch, one_line, open, options, s3_error, secured, server};
+use script::{
+    Certified, ONE, answer, certified, fetch, one_line, open, options, s3_error, secured,
+    server,
+};
 
 #[test]
 fn what_a_store_refuses_is_one_line_with_the_remedy() {
@@ -302,10 +305,7 @@ fn no_host_and_no_trust_are_told() {
         text.starts_with("cannot reach no-such-host.invalid:80 for `http://no"),
         "{text}"
     );
-    let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let ca_file = folder.path().join("ca.pem");
-    std::fs::write(&ca_file, key.cert.pem()).unwrap();
+    let Certified { key, folder, ca_file } = certified("localhost");
     let at = secured(&key);
     let url = format!("https://localhost:{}/x", at.port());
     let error = one_line(&fetch(open(&url, &options)).unwrap_err());

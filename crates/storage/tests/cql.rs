@@ -7,6 +7,7 @@
 #[path = "../../../tests/src/cql.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it serves other tests, too")]
 mod double;
+mod script;
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use bothends_storage::{
     StorageError, Upload, Uploaded, Uploader, View,
 };
 use double::{Column, NAMED, PLUGIN, Server, Settings, Turn, uuid};
+use script::{Certified, certified, tls};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const ONE: NonZero<usize> = NonZero::<usize>::MIN;
@@ -362,21 +364,9 @@ fn a_contact_that_says_nothing_leaves_its_keys_to_another() {
 
 #[test]
 fn a_connection_is_encrypted_and_trusts_a_given_authority_alone() {
-    let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let ca_file = folder.path().join("ca.pem");
-    std::fs::write(&ca_file, key.cert.pem()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let private =
-        rustls::pki_types::PrivatePkcs8KeyDer::from(key.signing_key.serialize_der());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![key.cert.der().clone()], private.into())
-        .unwrap();
+    let Certified { key, folder, ca_file } = certified("localhost");
     let (config, server) =
-        (Arc::new(config), Server::start(Settings::default()).unwrap());
+        (Arc::new(tls(&key)), Server::start(Settings::default()).unwrap());
     server.put(b"a", b"0123", None);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -13,7 +13,7 @@ use std::thread;
 
 use bothends_storage::Options;
 
-use script::{answer, fetch, one_line, open, secured};
+use script::{Certified, answer, certified, fetch, one_line, open, secured};
 
 /// What a proxy was asked, each the head of a request.
 type Heads = Arc<Mutex<Vec<String>>>;
@@ -78,10 +78,7 @@ fn behind(name: &str, value: String) -> Options {
 /// The name is looked up by the proxy alone.
 #[test]
 fn https_goes_through_a_tunnel_to_the_server_and_is_trusted_as_without() {
-    let key = rcgen::generate_simple_self_signed(["store.invalid".to_owned()]).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let ca_file = folder.path().join("ca.pem");
-    std::fs::write(&ca_file, key.cert.pem()).unwrap();
+    let Certified { key, ca_file, folder: _folder } = certified("store.invalid");
     let (at, heads) = proxy(secured(&key), None);
     let options = behind("HTTPS_PROXY", format!("http://user:s3cret@{at}"));
     let error = fetch(open("https://store.invalid/x", &options)).unwrap_err();

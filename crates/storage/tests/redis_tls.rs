@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bothends_storage::{Fetch, Fetched, Fetcher, Identity, Options, Returned, View};
 
-use script::{ONE, PATIENCE, fetch, one_line, open, secured_by};
+use script::{Certified, ONE, PATIENCE, certified, fetch, one_line, open, secured_by};
 
 /// So long that the answer takes many records of TLS.
 fn value() -> impl Iterator<Item = u8> {
@@ -39,10 +39,7 @@ fn answer(request: &str) -> Vec<u8> {
 
 #[test]
 fn values_come_over_tls_from_a_server_that_is_trusted() {
-    let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let ca_file = folder.path().join("ca.pem");
-    std::fs::write(&ca_file, key.cert.pem()).unwrap();
+    let Certified { key, ca_file, folder: _folder } = certified("localhost");
     let n_asked = Arc::new(AtomicUsize::new(0));
     let asked = Arc::clone(&n_asked);
     let at = secured_by(&key, move |request| {
@@ -109,10 +106,7 @@ fn a_server_without_tls_is_told() {
 /// Redis's own default. The server says so after the handshake, in answer to the first request.
 #[test]
 fn a_server_that_wants_a_certificate_of_the_client_is_told() {
-    let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let ca_file = folder.path().join("ca.pem");
-    std::fs::write(&ca_file, key.cert.pem()).unwrap();
+    let Certified { key, ca_file, folder: _folder } = certified("localhost");
     let port = picky(&key);
     let options = Options { ca_file: Some(ca_file), ..Options::default() };
     for login in ["", ":s3cret@"] {

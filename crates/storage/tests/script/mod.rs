@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -107,6 +108,34 @@ pub(crate) fn one_line(error: &StorageError) -> String {
     text
 }
 
+/// A server's key, and its certificate in a file for whoever is to trust it.
+pub(crate) struct Certified {
+    pub(crate) key: rcgen::CertifiedKey<rcgen::KeyPair>,
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) ca_file: PathBuf,
+}
+
+pub(crate) fn certified(host: &str) -> Certified {
+    let key = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let ca_file = folder.path().join("ca.pem");
+    std::fs::write(&ca_file, key.cert.pem()).unwrap();
+    Certified { key, folder, ca_file }
+}
+
+/// Of a server that asks no client for a certificate.
+pub(crate) fn tls(key: &rcgen::CertifiedKey<rcgen::KeyPair>) -> rustls::ServerConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let private =
+        rustls::pki_types::PrivatePkcs8KeyDer::from(key.signing_key.serialize_der());
+    rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![key.cert.der().clone()], private.into())
+        .unwrap()
+}
+
 /// Answers each request over TLS with the bytes 2 to 5 of ten.
 pub(crate) fn secured(key: &rcgen::CertifiedKey<rcgen::KeyPair>) -> SocketAddr {
     secured_by(key, |_| {
@@ -120,16 +149,7 @@ pub(crate) fn secured_by(
     key: &rcgen::CertifiedKey<rcgen::KeyPair>,
     answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static,
 ) -> SocketAddr {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let private =
-        rustls::pki_types::PrivatePkcs8KeyDer::from(key.signing_key.serialize_der());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![key.cert.der().clone()], private.into())
-        .unwrap();
-    let (config, answer) = (Arc::new(config), Arc::new(answer));
+    let (config, answer) = (Arc::new(tls(key)), Arc::new(answer));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     thread::spawn(move || {
