@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use bothends_runtime::{Observer, Progress, StopRequest};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
-use signal_hook::low_level::{emulate_default_handler, signal_name};
+use signal_hook::low_level::signal_name;
 
 use crate::say;
 
@@ -52,6 +53,7 @@ impl Received {
         let is_ours = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
         let ours: Vec<i32> =
             [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_ours).collect();
+        second_ends_at_once(&ours)?;
         let mut signals = Signals::new(ours)?;
         let its = Arc::clone(&state);
         let thread = std::thread::Builder::new().name("be-signals".to_owned());
@@ -69,13 +71,7 @@ impl Received {
 
 impl State {
     fn received(&self, signal: i32) {
-        let first = &self.first;
-        if first.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_err()
-        {
-            // It ends the process; where it does not, there is nothing else to do.
-            drop(emulate_default_handler(signal));
-            return;
-        }
+        self.first.store(signal, Ordering::SeqCst);
         if self.has_begun.load(Ordering::SeqCst) {
             self.stop.ask();
             return;
@@ -87,6 +83,18 @@ impl State {
         ));
         std::process::exit(signal.status().into());
     }
+}
+
+/// Has the second of `signals` do what it does to any program, within its handler: the thread that
+/// waits for them may not have run since the first one, and would see the two as one.
+fn second_ends_at_once(signals: &[i32]) -> io::Result<()> {
+    let has_come = Arc::new(AtomicBool::new(false));
+    for &signal in signals {
+        // In the order of their registration: the first finds the flag clear, and sets it.
+        flag::register_conditional_default(signal, Arc::clone(&has_come))?;
+        flag::register(signal, Arc::clone(&has_come))?;
+    }
+    Ok(())
 }
 
 impl Observer for Received {
