@@ -144,7 +144,8 @@ impl Orders {
 
     /// An epoch that is run once more has batches in the books whose values have lost their room with the first one.
     fn check_room(&mut self, key: BatchKey) {
-        if self.fields.has(key) {
+        // It is looked at each time that the batch is foretold.
+        if !self.books.has_values() || self.fields.has(key) {
             return;
         }
         for at in self.books.forget_room(key) {

@@ -99,6 +99,11 @@ impl Row {
 }
 
 impl Books {
+    /// Whether any row needs more than its record.
+    pub(crate) fn has_values(&self) -> bool {
+        !self.values.is_empty()
+    }
+
     pub(super) fn value(&self, position: u64) -> Option<&Value> {
         let row = self.rows.get(self.values.get(&position)?)?;
         row.values.iter().find(|value| value.position == position)
