@@ -234,9 +234,7 @@ impl Kept {
     pub(crate) async fn whole(mut self, most: usize) -> Result<Bytes, Failure> {
         let expected = self.body.size_hint().exact().and_then(|len| len.try_into().ok());
         let mut whole = BytesMut::with_capacity(expected.unwrap_or(0).min(most));
-        while let Some(frame) = self.frame().await {
-            let frame = frame.map_err(|error| Failure::broken(&error))?;
-            let Ok(data) = frame.into_data() else { continue };
+        while let Some(data) = self.part().await? {
             if whole.len() + data.len() > most {
                 return Err(Failure::Unusable(format!(
                     "the answer has more than {most} bytes"
@@ -245,6 +243,17 @@ impl Kept {
             whole.extend_from_slice(&data);
         }
         Ok(whole.freeze())
+    }
+
+    /// The next bytes of it.
+    pub(crate) async fn part(&mut self) -> Result<Option<Bytes>, Failure> {
+        loop {
+            let Some(frame) = self.frame().await else { return Ok(None) };
+            let frame = frame.map_err(|error| Failure::broken(&error))?;
+            if let Ok(data) = frame.into_data() {
+                return Ok(Some(data));
+            }
+        }
     }
 
     /// The first bytes, as far as they come; for the texts of errors.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper::{Response, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
@@ -30,6 +30,10 @@ use super::proxy::{Proxies, Proxy};
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// The same to a cloud's own address, which is next to the machine or nowhere.
 const CONNECT_TO_MACHINE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Bytes that are read at once, and kept as a buffer by each connection. Buffers that grow with what is read, up to
+/// 400 KiB, take 4 % more of the client's CPU time for records of 110 kB: what is freed of them is faulted in again.
+const READ: usize = 64 << 10;
 
 /// How long a connection is kept, and for how many requests, more or less.
 const KEPT_FOR: Duration = Duration::from_secs(300);
@@ -222,7 +226,9 @@ async fn driven<S>(stream: S, key: Key, proxy: Option<Proxy>) -> Result<Sender, 
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
-    let opened = handshake(TokioIo::new(stream)).await;
+    let opened =
+        Builder::new().read_buf_exact_size(Some(READ)).handshake(TokioIo::new(stream));
+    let opened = opened.await;
     let (sender, connection) = opened.map_err(|error| Failure::broken(&error))?;
     tokio::spawn(async move {
         // Whoever waits for an answer on it hears of a failure.

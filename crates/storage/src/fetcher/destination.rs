@@ -2,11 +2,16 @@
 //!
 //! The task of a fetch has it, as it has the counter of `progress`. A store that can receive into memory of others
 //! borrows it; all others answer with bytes of their own. However the fetch ends, the memory comes back.
+//! [`Received`] puts an answer there that comes in parts.
 
 use std::any::Any;
 use std::fmt::Debug;
 use std::ops::DerefMut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::StorageError;
 
 tokio::task_local! {
     static OF_TASK: Lent;
@@ -99,6 +104,80 @@ impl Drop for Borrowed {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
             *self.owner.inside() = Some(Returned::Unused(memory));
+        }
+    }
+}
+
+/// An answer that comes in parts, put together in the destination of the fetch whose task this is, or else in memory of
+/// its own.
+#[derive(Debug)]
+pub(crate) struct Received {
+    place: Place,
+    len: usize,
+    n_come: usize,
+}
+
+#[derive(Debug)]
+enum Place {
+    Lent(Borrowed),
+    Own(BytesMut),
+}
+
+/// An answer does not have as many bytes as were asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WrongLength {
+    TooLong { most: usize },
+    CutShort,
+}
+
+impl WrongLength {
+    /// What that is of an object.
+    pub(crate) fn at(self, place: String) -> StorageError {
+        match self {
+            Self::TooLong { most } => {
+                let why = format!("the answer has more than {most} bytes");
+                StorageError::Refused { place, why }
+            }
+            Self::CutShort => StorageError::cut_short(place),
+        }
+    }
+}
+
+impl Received {
+    /// An answer that shall have `len` bytes, of which none has come.
+    pub(crate) fn of(len: usize) -> Self {
+        let own = || Place::Own(BytesMut::with_capacity(len));
+        let place = borrowed(len as u64).map_or_else(own, Place::Lent);
+        Self { place, len, n_come: 0 }
+    }
+
+    /// Puts the next part behind the others; of one that is too long, nothing.
+    pub(crate) fn add(&mut self, part: &[u8]) -> Result<(), WrongLength> {
+        if part.len() > self.len - self.n_come {
+            return Err(WrongLength::TooLong { most: self.len });
+        }
+        let at = self.n_come;
+        self.n_come += part.len();
+        match &mut self.place {
+            Place::Lent(memory) => {
+                memory.bytes()[at..self.n_come].copy_from_slice(part);
+            }
+            Place::Own(bytes) => bytes.extend_from_slice(part),
+        }
+        Ok(())
+    }
+
+    /// All of it; no bytes where these are in the destination.
+    pub(crate) fn whole(self) -> Result<Bytes, WrongLength> {
+        if self.n_come < self.len {
+            return Err(WrongLength::CutShort);
+        }
+        match self.place {
+            Place::Lent(memory) => {
+                memory.filled();
+                Ok(Bytes::new())
+            }
+            Place::Own(bytes) => Ok(bytes.freeze()),
         }
     }
 }

@@ -1,5 +1,8 @@
 //! What becomes of fetches that nobody carries out, and of their destinations.
 
+use futures_util::FutureExt;
+
+use super::destination::{Received, WrongLength};
 use super::*;
 use crate::{Answer, Double};
 
@@ -93,4 +96,51 @@ fn a_fetch_that_panics_gives_its_destination_back() {
     let fetched = fetcher.poll(MINUTE).unwrap();
     assert!(fetched.result.unwrap_err().to_string().contains("this is a bug"));
     assert!(matches!(fetched.destination, Some(Returned::Unused(_))));
+}
+
+/// What is received of an answer in `parts`, for which four bytes are asked; with memory for them or without.
+fn received(parts: &[&str], lent: Option<&Lent>) -> Result<Bytes, WrongLength> {
+    let receive = async {
+        let mut received = Received::of(4);
+        for part in parts {
+            received.add(part.as_bytes())?;
+        }
+        received.whole()
+    };
+    let receive = async {
+        match lent {
+            Some(lent) => lent.during(receive).await,
+            None => receive.await,
+        }
+    };
+    receive.now_or_never().unwrap()
+}
+
+#[test]
+fn an_answer_in_parts_is_put_together_in_its_destination_or_in_its_own_memory() {
+    for (parts, wrong) in [
+        (&["0123"][..], None),
+        (&["0", "", "12", "3"], None),
+        (&["01", "2"], Some(WrongLength::CutShort)),
+        (&[], Some(WrongLength::CutShort)),
+        (&["01", "234"], Some(WrongLength::TooLong { most: 4 })),
+        (&["0123", "4"], Some(WrongLength::TooLong { most: 4 })),
+    ] {
+        let own = wrong.map_or_else(|| Ok(Bytes::from("0123")), Err);
+        assert_eq!(received(parts, None), own, "{parts:?}");
+        let lent = Lent::new(memory());
+        let told = wrong.map_or_else(|| Ok(Bytes::new()), Err);
+        assert_eq!(received(parts, Some(&lent)), told, "{parts:?}");
+        match (lent.take_back().unwrap(), wrong) {
+            (Returned::Filled(mut memory), None) => {
+                assert_eq!(memory.bytes(), b"0123", "{parts:?}");
+            }
+            (Returned::Unused(_), Some(_)) => {}
+            (returned, _) => panic!("{parts:?}: {returned:?}"),
+        }
+    }
+    // Memory for another length is not touched.
+    let lent = Lent::new(Box::new(vec![0; 3]));
+    assert_eq!(received(&["0123"], Some(&lent)), Ok(Bytes::from("0123")));
+    assert!(matches!(lent.take_back(), Some(Returned::Unused(_))));
 }

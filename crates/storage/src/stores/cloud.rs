@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::{self, BoxFuture, FutureExt};
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use object_store::path::{self, Path};
@@ -19,6 +19,7 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, PutOptions};
 
 use crate::client::failure::{Failure, TO_READ};
 use crate::client::failure_in;
+use crate::fetcher::destination::{Received, WrongLength};
 use crate::objects::{arrivals, is_plain, unquoted};
 use crate::retry::Pauses;
 use crate::{Arrivals, Identity, Listed, Objects, Put, StorageError};
@@ -171,21 +172,12 @@ impl Cloud {
         }
         let most = usize::try_from(range.end - range.start).map_err(|_| too_short())?;
         let mut body = answer.into_stream();
-        let mut bytes = BytesMut::with_capacity(most);
+        let mut received = Received::of(most);
+        let wrong = |wrong: WrongLength| wrong.at(self.shown(object));
         while let Some(part) = body.try_next().await.map_err(failed)? {
-            // More than was asked for is not held in memory first.
-            if part.len() > most - bytes.len() {
-                let why = format!("the answer has more than {most} bytes");
-                return Err(StorageError::Refused { place: self.shown(object), why });
-            }
-            bytes.extend_from_slice(&part);
+            received.add(&part).map_err(wrong)?;
         }
-        let is_whole = bytes.len() == most;
-        if is_whole {
-            Ok(bytes.freeze())
-        } else {
-            Err(StorageError::cut_short(self.shown(object)))
-        }
+        received.whole().map_err(wrong)
     }
 
     async fn head(&self, path: &Path, object: &str) -> Result<Identity, StorageError> {
@@ -284,6 +276,10 @@ impl Objects for Cloud {
             }
         };
         identified.boxed()
+    }
+
+    fn receives_in_place(&self) -> bool {
+        true
     }
 
     fn shown(&self, object: &str) -> String {

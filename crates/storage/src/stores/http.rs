@@ -17,6 +17,7 @@ use hyper::{Method, Request, StatusCode, Uri};
 use crate::address::without_login;
 use crate::client::failure::Failure;
 use crate::client::{Client, Whole};
+use crate::fetcher::destination::Received;
 use crate::objects::{DEPTH, arrivals, is_plain, unquoted};
 use crate::retry::retried;
 use crate::{Arrivals, Identity, Listed, Objects, StorageError, objects};
@@ -121,12 +122,12 @@ impl Http {
             return Err(too_short());
         }
         let most = usize::try_from(range.end - range.start).map_err(|_| too_short())?;
-        let bytes = answer.into_body().whole(most).await.map_err(failed)?;
-        if bytes.len() == most {
-            Ok(bytes)
-        } else {
-            Err(StorageError::cut_short(place()))
+        let mut body = answer.into_body();
+        let mut received = Received::of(most);
+        while let Some(part) = body.part().await.map_err(failed)? {
+            received.add(&part).map_err(|wrong| wrong.at(place()))?;
         }
+        received.whole().map_err(|wrong| wrong.at(place()))
     }
 
     /// Some servers compress though nobody has asked for it; lengths and ranges are then those of other bytes. Others
@@ -271,6 +272,10 @@ impl Objects for Http {
         object: &'a str,
     ) -> BoxFuture<'a, Result<Identity, StorageError>> {
         self.head(object).boxed()
+    }
+
+    fn receives_in_place(&self) -> bool {
+        true
     }
 
     fn shown(&self, object: &str) -> String {
