@@ -1,7 +1,7 @@
 //! What a store delivers to requests alone: ranged GETs of HTTP, or GETs of Redis, over warm connections.
 //!
 //! `scripts/measure-remote` compares loaders with it. It shares no line with them and does nothing but
-//! receive: no signature, no TLS, no retry, no check of what comes beyond its length. Each thread has a connection,
+//! receive: no TLS, no retry, no check of what comes beyond its length; a signature is sent as it was given. Each thread has a connection,
 //! takes the next record of the list, and nobody waits for an order; with `--in-order` the list is a window
 //! instead, which moves on when its oldest record has come.
 #![allow(
@@ -21,12 +21,15 @@ use std::time::{Duration, Instant};
 const TIMEOUT: Duration = Duration::from_secs(60);
 const HELP: &str =
     "bare-gets http|redis HOST:PORT RECORDS IN-FLIGHT EPOCHS BATCH [--in-order]
-RECORDS has a line for each record: its length, a tab, its path or key. Prints JSON.";
+RECORDS has a line for each record: its length, a tab, its path or key; for HTTP, further headers, each after a tab.
+Prints JSON.";
 
 /// A record to ask for.
 struct Record {
     len: usize,
     name: String,
+    /// Lines of HTTP, each with its end.
+    headers: String,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -53,9 +56,16 @@ impl<'a> Connection<'a> {
 
     /// Asks for the record and receives all of it.
     fn get(&mut self, record: &Record) -> io::Result<()> {
-        let Record { len, name } = record;
+        let Record { len, name, headers } = record;
         let (request, end) = match self.protocol {
-            Protocol::Http => (http_request(name, *len, self.address), &b"\r\n\r\n"[..]),
+            Protocol::Http => {
+                let last = len.saturating_sub(1);
+                let host = self.address;
+                let request = format!(
+                    "GET {name} HTTP/1.1\r\nHost: {host}\r\nRange: bytes=0-{last}\r\n{headers}\r\n"
+                );
+                (request, &b"\r\n\r\n"[..])
+            }
             Protocol::Redis => (
                 format!("*2\r\n$3\r\nGET\r\n${}\r\n{name}\r\n", name.len()),
                 &b"\r\n"[..],
@@ -93,11 +103,6 @@ impl<'a> Connection<'a> {
             other => other,
         }
     }
-}
-
-fn http_request(path: &str, len: usize, host: &str) -> String {
-    let last = len.saturating_sub(1);
-    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nRange: bytes=0-{last}\r\n\r\n")
 }
 
 /// The length of the body of an answer that has what was asked for.
@@ -202,8 +207,10 @@ enum Order {
 
 fn records(text: &str) -> Option<Vec<Record>> {
     let line = |line: &str| {
-        let (len, name) = line.split_once('\t')?;
-        Some(Record { len: len.parse().ok()?, name: name.to_owned() })
+        let mut parts = line.split('\t');
+        let (len, name) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
+        let headers = parts.map(|header| format!("{header}\r\n")).collect();
+        Some(Record { len, name, headers })
     };
     text.lines().map(line).collect()
 }
