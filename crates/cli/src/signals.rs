@@ -1,12 +1,14 @@
 //! Signals that ask a run to end: SIGINT, SIGTERM and SIGHUP.
 //!
 //! The first lets the run finish its step and write its state; before the first epoch there is
-//! nothing to finish, and it ends the program. The second does what it does to any program.
+//! nothing to finish, and it ends the program. The second does what it does to any program, unless
+//! it comes with the first: `timeout` sends each signal to a program and to its process group.
 //! Only `bothends run` looks at signals; what a stopped run does is `runtime::drive`'s.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
 
 use bothends_runtime::{Observer, Progress, StopRequest};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -15,6 +17,9 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 
 use crate::say;
+
+/// What comes so soon after the first signal is the same request. Nobody presses Ctrl-C twice in it.
+const TOGETHER: Duration = Duration::from_millis(100);
 
 /// A signal that ended a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,20 +46,26 @@ struct State {
     first: AtomicI32,
     has_begun: AtomicBool,
     stop: StopRequest,
+    /// Whether a signal ends the process.
+    is_last: Arc<AtomicBool>,
 }
 
 impl Received {
     /// Handles signals from now on; `stop` is asked when one comes while epochs run.
     pub(crate) fn watch(stop: StopRequest) -> io::Result<Self> {
         let (first, has_begun) = (AtomicI32::new(0), AtomicBool::new(false));
-        let state = Arc::new(State { first, has_begun, stop });
+        let is_last = Arc::new(AtomicBool::new(false));
+        let state = Arc::new(State { first, has_begun, stop, is_last });
         let ignored = ignored_signals();
         // What is ignored stays so: `nohup`, a shell's background jobs.
         let is_ours = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
         let ours: Vec<i32> =
             [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_ours).collect();
-        second_ends_at_once(&ours)?;
-        let mut signals = Signals::new(ours)?;
+        let mut signals = Signals::new(&ours)?;
+        for signal in ours {
+            // Within the handler: the thread may be waiting for its turn, and takes two for one.
+            flag::register_conditional_default(signal, Arc::clone(&state.is_last))?;
+        }
         let its = Arc::clone(&state);
         let thread = std::thread::Builder::new().name("be-signals".to_owned());
         thread
@@ -71,9 +82,15 @@ impl Received {
 
 impl State {
     fn received(&self, signal: i32) {
-        self.first.store(signal, Ordering::SeqCst);
+        let first = &self.first;
+        if first.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_err()
+        {
+            return;
+        }
         if self.has_begun.load(Ordering::SeqCst) {
             self.stop.ask();
+            std::thread::sleep(TOGETHER);
+            self.is_last.store(true, Ordering::SeqCst);
             return;
         }
         let signal = Signal(signal);
@@ -83,18 +100,6 @@ impl State {
         ));
         std::process::exit(signal.status().into());
     }
-}
-
-/// Has the second of `signals` do what it does to any program, within its handler: the thread that
-/// waits for them may not have run since the first one, and would see the two as one.
-fn second_ends_at_once(signals: &[i32]) -> io::Result<()> {
-    let has_come = Arc::new(AtomicBool::new(false));
-    for &signal in signals {
-        // In the order of their registration: the first finds the flag clear, and sets it.
-        flag::register_conditional_default(signal, Arc::clone(&has_come))?;
-        flag::register(signal, Arc::clone(&has_come))?;
-    }
-    Ok(())
 }
 
 impl Observer for Received {
