@@ -34,8 +34,8 @@ impl Orders {
         let positions = match self.books.has(key) {
             true => {
                 // First, as it must not be dropped for the room of its own values.
-                let missing = self.books.foretold_again(key);
-                self.check_room(key);
+                let mut missing = self.books.foretold_again(key);
+                missing.extend(self.check_room(key));
                 missing
             }
             false => self.books.foretold(key, rows()),
@@ -142,17 +142,22 @@ impl Orders {
         self.fields.release(key);
     }
 
-    /// An epoch that is run once more has batches in the books whose values have lost their room with the first one.
-    fn check_room(&mut self, key: BatchKey) {
+    /// An epoch that is run once more has batches in the books whose values have lost their room with the first one. What
+    /// is to be offered of such a batch again. Nothing of one that has its job: a record that the cache has by now would
+    /// complete a row of it.
+    fn check_room(&mut self, key: BatchKey) -> Vec<u64> {
         // It is looked at each time that the batch is foretold.
         if !self.books.has_values() || self.fields.has(key) {
-            return;
+            return Vec::new();
         }
-        for at in self.books.forget_room(key) {
+        let had_room = self.books.forget_room(key);
+        if had_room.is_empty() {
+            return Vec::new();
+        }
+        for at in had_room {
             self.may_be_asked(at);
         }
-        let missing = self.books.missing(key);
-        self.offer(&missing);
+        self.books.missing(key)
     }
 
     /// Whether the record or the value at a position may be requested: a value needs room until its batch is finished.
@@ -193,8 +198,9 @@ impl Orders {
         for &position in positions {
             let Some(extent) = self.books.extent(position) else { continue };
             if let Some(record) = self.find(position) {
-                // No batch is complete by this: its job comes later.
-                let _ = self.books.fetched(position, Ok(Brought::Cached(record)));
+                // No row is complete by this: its job comes later.
+                let complete = self.books.fetched(position, Ok(Brought::Cached(record)));
+                debug_assert!(complete.is_none(), "{complete:?} is lost");
                 // It may have been requested before somebody else's copy came into the cache.
                 self.queue.withdraw(position);
                 continue;
@@ -544,6 +550,19 @@ mod tests {
         world.answer();
         assert_eq!(world.job(1), all_of(1));
         assert_eq!(world.orders.queue.figures().held_bytes, 0);
+    }
+
+    #[test]
+    fn a_batch_that_is_foretold_after_its_job_is_not_looked_for_in_the_cache() {
+        let mut world = World::new(100);
+        world.mask = 50;
+        world.foretell(&[1, 2]);
+        assert!(world.job(1).is_empty());
+        world.fields.begin(u64::MAX);
+        assert!(world.orders.check_room(key(1)).is_empty());
+        assert_eq!(world.orders.check_room(key(2)).len(), 8, "it has no job");
+        world.foretell(&[1, 2]);
+        assert_eq!(world.answer(), all_of(1));
     }
 
     #[test]
