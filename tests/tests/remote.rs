@@ -119,14 +119,19 @@ fn every_format_has_the_same_stream_from_a_remote_store() -> Result<()> {
     )?;
     let of_shards = ["folder", "tar", "mds", "tfrecord"].map(|name| shards.join(name));
     for data in of_shards.iter().chain([&cifar, &store]) {
-        let [local, remote] = local_and_remote(data, 2)?;
-        let recipe = if *data == cifar { "cifar10-train" } else { "imagenet-train" };
-        let [local, remote] =
-            [local, remote].map(|one| Setup { recipe: recipe.to_owned(), ..one });
-        let [local, remote] = [local.run()?, remote.run()?];
-        ensure!(local.samples > 0 && local.stream_digest.is_some());
-        ensure!(local.stream_digest == remote.stream_digest, "{}", data.display());
-        assert_whole(&remote, local.samples)?;
+        let recipes: &[&str] = match data {
+            data if *data == cifar => &["cifar10-train"],
+            data if *data == store => &["imagenet-train"],
+            _ => &["imagenet-train", "raw"],
+        };
+        for recipe in recipes {
+            let [local, remote] = local_and_remote(data, 2)?
+                .map(|one| Setup { recipe: (*recipe).to_owned(), ..one });
+            let [local, remote] = [local.run()?, remote.run()?];
+            ensure!(local.samples > 0 && local.stream_digest.is_some());
+            ensure!(local.stream_digest == remote.stream_digest, "{data:?}, {recipe}");
+            assert_whole(&remote, local.samples)?;
+        }
     }
     Ok(())
 }

@@ -115,7 +115,7 @@ pub trait Objects: Send + Sync + Debug {
         object: &'a str,
     ) -> BoxFuture<'a, Result<Identity, StorageError>>;
 
-    /// Whether whole objects may be received into the destinations of their fetches
+    /// Whether bytes may be received into the destinations of their fetches
     /// ([`Fetcher::submit_into`](crate::Fetcher::submit_into)).
     fn receives_in_place(&self) -> bool {
         false

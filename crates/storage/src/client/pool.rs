@@ -32,7 +32,8 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const CONNECT_TO_MACHINE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Bytes that are read at once, and kept as a buffer by each connection. Buffers that grow with what is read, up to
-/// 400 KiB, take 4 % more of the client's CPU time for records of 110 kB: what is freed of them is faulted in again.
+/// 400 KiB, take 4 % more of the client's CPU time for records of 110 kB: what is freed of them is faulted in again. The head of an
+/// answer may be as long.
 const READ: usize = 64 << 10;
 
 /// How long a connection is kept, and for how many requests, more or less.

@@ -1,9 +1,9 @@
 //! What a store delivers to requests alone: ranged GETs of HTTP, or GETs of Redis, over warm connections.
 //!
 //! `scripts/measure-remote` compares loaders with it. It shares no line with them and does nothing but
-//! receive: no TLS, no retry, no check of what comes beyond its length; a signature is sent as it was given. Each thread has a connection,
-//! takes the next record of the list, and nobody waits for an order; with `--in-order` the list is a window
-//! instead, which moves on when its oldest record has come.
+//! receive: no TLS, no retry, no check of what comes beyond its length; signatures are made beforehand. Each
+//! thread has a connection, takes the next record of the list, and nobody waits for an order; with
+//! `--in-order` the list is a window instead, which moves on when its oldest record has come.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
