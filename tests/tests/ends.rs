@@ -274,8 +274,10 @@ fn a_second_signal_ends_a_run_at_once() -> Result<()> {
     std::thread::sleep(Duration::from_millis(500));
     ensure!(host.child.try_wait()?.is_none(), "the first one ended it: {}", host.words());
     // One that the process has not noticed for so long may count as a part of the first.
-    let ends =
-        || send("-TERM", &[&id]).is_err() || !matches!(host.child.try_wait(), Ok(None));
+    let ends = || {
+        let _ = send("-TERM", &[&id]);
+        !matches!(host.child.try_wait(), Ok(None))
+    };
     ensure!(eventually(PATIENCE, ends), "no second one ended it: {}", host.words());
     let ended = host.end()?;
     ensure!(ended.signal() == Some(15), "{ended}: {}", host.words());

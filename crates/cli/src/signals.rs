@@ -18,8 +18,8 @@ use signal_hook::low_level::signal_name;
 
 use crate::say;
 
-/// What comes so soon after the first signal is the same request. Nobody presses Ctrl-C twice in it.
-const TOGETHER: Duration = Duration::from_millis(100);
+/// What comes so soon after the first signal is the same request.
+const TOGETHER: Duration = Duration::from_millis(200);
 
 /// A signal that ended a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,18 +54,21 @@ impl Received {
     /// Handles signals from now on; `stop` is asked when one comes while epochs run.
     pub(crate) fn watch(stop: StopRequest) -> io::Result<Self> {
         let (first, has_begun) = (AtomicI32::new(0), AtomicBool::new(false));
-        let is_last = Arc::new(AtomicBool::new(false));
+        // Until the first one is waited for, each does what it does to any program.
+        let is_last = Arc::new(AtomicBool::new(true));
         let state = Arc::new(State { first, has_begun, stop, is_last });
         let ignored = ignored_signals();
         // What is ignored stays so: `nohup`, a shell's background jobs.
         let is_ours = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
         let ours: Vec<i32> =
             [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_ours).collect();
-        let mut signals = Signals::new(&ours)?;
-        for signal in ours {
-            // Within the handler: the thread may be waiting for its turn, and takes two for one.
+        for &signal in &ours {
+            // Within the handler: the thread may be waiting for its turn, and takes two for one. Before the thread
+            // hears of it, or the first one might be the last.
             flag::register_conditional_default(signal, Arc::clone(&state.is_last))?;
         }
+        let mut signals = Signals::new(ours)?;
+        state.is_last.store(false, Ordering::SeqCst);
         let its = Arc::clone(&state);
         let thread = std::thread::Builder::new().name("be-signals".to_owned());
         thread
@@ -87,10 +90,9 @@ impl State {
         {
             return;
         }
+        self.let_next_end();
         if self.has_begun.load(Ordering::SeqCst) {
             self.stop.ask();
-            std::thread::sleep(TOGETHER);
-            self.is_last.store(true, Ordering::SeqCst);
             return;
         }
         let signal = Signal(signal);
@@ -99,6 +101,19 @@ impl State {
             signal.name()
         ));
         std::process::exit(signal.status().into());
+    }
+
+    /// Soon, the next signal ends the process, whatever that is in the middle of.
+    fn let_next_end(&self) {
+        let is_last = Arc::clone(&self.is_last);
+        let thread = std::thread::Builder::new().name("be-signals".to_owned());
+        let soon = thread.spawn(move || {
+            std::thread::sleep(TOGETHER);
+            is_last.store(true, Ordering::SeqCst);
+        });
+        if soon.is_err() {
+            self.is_last.store(true, Ordering::SeqCst);
+        }
     }
 }
 

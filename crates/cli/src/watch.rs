@@ -37,7 +37,8 @@ impl Watch {
         let otlp = self.otlp.as_mut().map(|otlp| otlp as &mut dyn Observer);
         let signals = self.signals.as_mut().map(|signals| signals as &mut dyn Observer);
         let always: [&mut dyn Observer; 2] = [&mut self.bar, &mut self.recorder];
-        always.into_iter().chain(events).chain(metrics).chain(otlp).chain(signals)
+        // Before the events: who sees one may send a signal.
+        signals.into_iter().chain(always).chain(events).chain(metrics).chain(otlp)
     }
 }
 
