@@ -34,9 +34,10 @@ impl Orders {
         let positions = match self.books.has(key) {
             true => {
                 // First, as it must not be dropped for the room of its own values.
-                let mut missing = self.books.foretold_again(key);
-                missing.extend(self.check_room(key));
-                missing
+                let missing = self.books.foretold_again(key);
+                let without_room = self.check_room(key);
+                // All that is missing is among these, too.
+                if without_room.is_empty() { missing } else { without_room }
             }
             false => self.books.foretold(key, rows()),
         };
