@@ -276,7 +276,8 @@ fn processes_at_once_share_it_within_its_bound() -> Result<()> {
 fn a_killed_run_leaves_nothing_half_done() -> Result<()> {
     let place = Place::new()?;
     let digests = streams(&place.run(&["--cache-size", "off"])?);
-    let mut command = place.command(&[&["--cache-size", "1G"], SLOWLY].concat())?;
+    let long = ["--cache-size", "1G", "--repeat", "100"];
+    let mut command = place.command(&[&long, SLOWLY].concat())?;
     let mut child = command.stdout(Stdio::null()).spawn()?;
     // A file without a name, or with a hidden one, is open there.
     let descriptors = PathBuf::from(format!("/proc/{}/fd", child.id()));

@@ -202,7 +202,7 @@ fn a_state_that_cannot_be_written_meanwhile_is_noted() -> Result<()> {
 /// Nor at the end of an epoch: that was the end of the run, and of its results.
 #[test]
 fn a_state_that_cannot_be_written_between_epochs_ends_no_run() -> Result<()> {
-    let mut host = Host::start(&["--accelerator", "sim:400", "--epochs", "3"], &[])?;
+    let mut host = Host::start(&["--accelerator", "sim:150", "--epochs", "3"], &[])?;
     host.has_delivered(1)?;
     std::fs::create_dir(host.path("state"))?;
     let ended = host.end()?;
@@ -219,7 +219,7 @@ fn a_state_that_cannot_be_written_between_epochs_ends_no_run() -> Result<()> {
 
 #[test]
 fn a_result_that_cannot_be_written_keeps_no_other_from_it() -> Result<()> {
-    let mut host = Host::start(&["--accelerator", "sim:400"], &[])?;
+    let mut host = Host::start(&["--accelerator", "sim:100"], &[])?;
     host.has_delivered(1)?;
     std::fs::create_dir(host.path("result.json"))?;
     let ended = host.end()?;

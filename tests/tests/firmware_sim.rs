@@ -70,10 +70,17 @@ impl Sim {
     }
 
     fn open(&self, exercise: &Exercise) -> Box<dyn Transport> {
-        let mut device = self.connect();
-        device.hello().unwrap();
-        device.open(&exercise.session()).unwrap();
-        device
+        let begun = Instant::now();
+        loop {
+            let mut device = self.connect();
+            match device.hello() {
+                // It has not noticed yet that the one before has gone.
+                Err(CsdError::Busy { .. }) if begun.elapsed() < PATIENCE => continue,
+                greeted => drop(greeted.unwrap()),
+            }
+            device.open(&exercise.session()).unwrap();
+            return device;
+        }
     }
 
     fn end(&mut self, patience: Duration) -> ExitStatus {

@@ -342,21 +342,18 @@ fn without_order_consumers_still_get_as_many_as_each_other() -> Result<()> {
 fn a_consumer_that_stays_away_holds_up_the_others_without_an_error() -> Result<()> {
     let mut loader = open(&json!({}))?;
     let deal = loader.begin(2)?;
-    let until_it_waits = |consumer| -> Result<Vec<u32>> {
-        let mut indices = Vec::new();
-        while let Polled::Batch(batch) =
-            deal.poll(consumer, Duration::from_millis(400))?
-        {
-            indices.push(batch.index.0);
-        }
-        Ok(indices)
-    };
     // One batch is put down for a consumer that does not come, no more.
-    ensure!(until_it_waits(0)? == [0, 2]);
-    ensure!(until_it_waits(1)? == [1, 3, 5]);
-    ensure!(until_it_waits(0)? == [4, 6, 8]);
-    ensure!(until_it_waits(1)? == [7, 9, 11]);
-    ensure!(until_it_waits(0)? == [10]);
+    for (consumer, batches) in
+        [(0, &[0, 2][..]), (1, &[1, 3, 5]), (0, &[4, 6, 8]), (1, &[7, 9, 11])]
+    {
+        for batch in batches {
+            let index = next(&deal, consumer)?.context("a batch")?.index.0;
+            ensure!(index == *batch, "{index} and not {batch}");
+        }
+        let waits = deal.poll(consumer, Duration::from_millis(50))?;
+        ensure!(matches!(waits, Polled::Pending), "{consumer} after {batches:?}");
+    }
+    ensure!(next(&deal, 0)?.context("the last batch")?.index.0 == 10);
     ensure!(next(&deal, 0)?.is_none() && next(&deal, 1)?.is_none());
     Ok(())
 }

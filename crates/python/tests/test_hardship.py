@@ -35,11 +35,17 @@ def test_a_device_that_dies_in_the_epoch(small: Path, strategy: str, end: signal
             os.kill(device, end)
     assert sorted(seen) == sorted(expected)
     assert seen == expected or strategy != "ordered"
-    back = batches.stats()["back"][0]
-    assert end != signal.SIGKILL or back["failure"] or back["batches"] == 0
+    for _ in range(10):
+        back = batches.stats()["back"][0]
+        if end != signal.SIGKILL or back["failure"] or back["batches"] == 0:
+            break
+        # So short an epoch may be over before the loss is noticed.
+        assert len(steps(batches)) == len(expected)
+    else:
+        pytest.fail(f"nobody noticed: {back}")
     assert len(steps(batches)) == len(expected), "the next epoch does without it"
     del batches, batch
-    assert children.eventually(4, lambda: not children.runs(device))
+    assert children.eventually(60, lambda: not children.runs(device))
 
 
 TRAINS = """
@@ -85,7 +91,7 @@ def test_a_trainer_that_is_killed_leaves_nothing(
     def is_clean() -> bool:
         return not any(map(children.runs, others)) and not left()
 
-    assert children.eventually(2, is_clean), (left(), list(filter(children.runs, others)))
+    assert children.eventually(60, is_clean), (left(), list(filter(children.runs, others)))
 
 
 SHM = """

@@ -395,7 +395,7 @@ fn a_location_is_split_at_its_last_name() {
 const SLOW: usize = 30 * PART;
 const PART: usize = 16 << 10;
 
-/// Once a request ends in `end`, answers `head`, then a part every 100 ms, the first `n_parts` of 30: then it says
+/// Once a request ends in `end`, answers `head`, then a part every 250 ms, the first `n_parts` of 30: then it says
 /// nothing more.
 fn slow_server(end: &'static [u8], head: String, n_parts: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -409,7 +409,7 @@ fn slow_server(end: &'static [u8], head: String, n_parts: usize) -> SocketAddr {
         }
         stream.write_all(head.as_bytes()).unwrap();
         for _ in 0..n_parts {
-            thread::sleep(Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(250));
             stream.write_all(&[7; PART]).unwrap();
         }
         if n_parts * PART == SLOW && end == REDIS_END {
@@ -440,31 +440,36 @@ fn slow_redis(n_parts: usize) -> String {
 
 #[test]
 fn a_slow_answer_is_waited_for_and_one_that_stops_is_not() {
-    for (n_parts, timeout) in [(30, 2_000), (3, 500)] {
-        for url in [slow_http(n_parts), slow_redis(n_parts)] {
-            let mut fetcher =
-                Fetcher::start(open(&url, &Options::default()), ONE).unwrap();
-            let (object, range) = ("a".into(), 0..SLOW as u64);
-            let timeout = Duration::from_millis(timeout);
-            fetcher.submit(Fetch { tag: 1, object, range, expected: None, timeout });
-            let (mut heard, mut n_times) = (0, 0);
-            let fetched = loop {
-                if let Some(fetched) = fetcher.poll(Duration::from_millis(20)) {
-                    break fetched;
-                }
-                let parts = fetcher.heard(1);
-                n_times += usize::from(parts > heard);
-                heard = parts;
-            };
-            let is_part = heard <= n_parts as u64;
-            assert!(n_times > 0 && is_part, "{url}: {n_times} times, {heard} parts");
-            match fetched.result {
-                Ok(bytes) => assert_eq!((n_parts, &bytes[..]), (30, &[7; SLOW][..])),
-                Err(error) => {
-                    assert!(matches!(error, StorageError::TimedOut { .. }), "{error}");
-                    assert_eq!(n_parts, 3, "{error}");
-                }
+    thread::scope(|scope| {
+        for (n_parts, timeout) in [(30, 5), (3, 3)] {
+            let timeout = Duration::from_secs(timeout);
+            for url in [slow_http(n_parts), slow_redis(n_parts)] {
+                scope.spawn(move || ask_slow_server(&url, n_parts, timeout));
             }
+        }
+    });
+}
+
+fn ask_slow_server(url: &str, n_parts: usize, timeout: Duration) {
+    let mut fetcher = Fetcher::start(open(url, &Options::default()), ONE).unwrap();
+    let (object, range) = ("a".into(), 0..SLOW as u64);
+    fetcher.submit(Fetch { tag: 1, object, range, expected: None, timeout });
+    let (mut heard, mut n_times) = (0, 0);
+    let fetched = loop {
+        if let Some(fetched) = fetcher.poll(Duration::from_millis(20)) {
+            break fetched;
+        }
+        let parts = fetcher.heard(1);
+        n_times += usize::from(parts > heard);
+        heard = parts;
+    };
+    let is_part = heard <= n_parts as u64;
+    assert!(n_times > 0 && is_part, "{url}: {n_times} times, {heard} parts");
+    match fetched.result {
+        Ok(bytes) => assert_eq!((n_parts, &bytes[..]), (30, &[7; SLOW][..])),
+        Err(error) => {
+            assert!(matches!(error, StorageError::TimedOut { .. }), "{error}");
+            assert_eq!(n_parts, 3, "{error}");
         }
     }
 }

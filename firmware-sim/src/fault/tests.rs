@@ -362,11 +362,11 @@ fn a_refusing_device_answers_every_job_with_no() {
 
 #[test]
 fn held_answers_occupy_their_slots() {
-    let mut device = faulty(&["late@100%"]);
+    let mut device = faulty(&["throttle@0%:1000"]);
     for id in 0..4 {
         device.submit(job(id), slot()).unwrap();
     }
-    assert!(device.poll(Duration::from_millis(1)).is_none(), "all are held");
+    assert!(device.poll(Duration::ZERO).is_none(), "all are held");
     let refused = device.submit(job(4), slot()).unwrap_err();
     assert_eq!(refused.job, job(4));
     assert!(matches!(refused.source, CsdError::Full));
@@ -376,7 +376,7 @@ fn held_answers_occupy_their_slots() {
 
 #[test]
 fn a_revoked_job_is_answered() {
-    let mut device = faulty(&["throttle@0%:10"]);
+    let mut device = faulty(&["throttle@0%:250"]);
     device.submit(job(0), slot()).unwrap();
     device.submit(job(1), slot()).unwrap();
     assert!(device.poll(Duration::ZERO).is_none(), "both are held");
