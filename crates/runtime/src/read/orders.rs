@@ -35,9 +35,9 @@ impl Orders {
             true => {
                 // First, as it must not be dropped for the room of its own values.
                 let missing = self.books.foretold_again(key);
-                let without_room = self.check_room(key);
+                let again = self.check_room(key);
                 // All that is missing is among these, too.
-                if without_room.is_empty() { missing } else { without_room }
+                if again.is_empty() { missing } else { again }
             }
             false => self.books.foretold(key, rows()),
         };
