@@ -9,6 +9,7 @@
     reason = "test support: every error ends the test, and skips must be seen"
 )]
 
+pub mod attempts;
 pub mod cql;
 pub mod loading;
 pub mod members;
