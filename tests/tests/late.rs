@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use bothends_core::one_line;
 use bothends_runtime::{EpochResult, Observer, Progress};
-use bothends_tests::{N_GENERATED, Setup, generated, programs};
+use bothends_tests::{N_GENERATED, Setup, attempts, generated, programs};
 
 const REPEAT: u32 = 4;
 /// An epoch of some ten seconds: longer than a missing device is waited for before it is tried
@@ -113,28 +113,35 @@ fn a_device_that_comes_late_takes_part_in_the_epoch_that_runs() -> Result<()> {
 
 #[test]
 fn a_device_that_was_lost_is_taken_again_when_it_is_back() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let (data, address) =
-        (generated()?, format!("unix://{}", folder.path().join("a").display()));
-    let mut agent = Some(Agent::start(&data, &address)?);
-    let mut n_at_loss = 0;
-    let act = |nth| match nth {
-        0 => agent = None,
-        _ => agent = Some(Agent::start(&data, &address).unwrap()),
+    const LOST_AT: u32 = 10;
+    let data = generated()?;
+    let run = || -> Result<_> {
+        let folder = tempfile::tempdir()?;
+        let address = format!("unix://{}", folder.path().join("a").display());
+        let mut agent = Some(Agent::start(&data, &address)?);
+        let act = |nth| match nth {
+            0 => agent = None,
+            _ => agent = Some(Agent::start(&data, &address).unwrap()),
+        };
+        let mut watch = Watch { at: vec![LOST_AT, 15], act, notes: Vec::new() };
+        let mut result = setup(&address)?.watched(&mut watch)?;
+        let epoch = result.epochs.pop().context("an epoch")?;
+        assert_same(&epoch)?;
+        Ok((epoch, watch.notes))
     };
-    let mut watch = Watch { at: vec![10, 15], act, notes: Vec::new() };
-    let result = setup(&address)?.watched(&mut watch)?;
-    n_at_loss += 10;
-    let epoch = result.epochs.first().context("an epoch")?;
-    let notes = &watch.notes;
-    ensure!(notes.len() == 3 && notes[0].contains("has slots for"), "{notes:?}");
+    // On a busy machine it may come, or come back, when there is little left to make.
+    let is_back = |(epoch, notes): &(EpochResult, Vec<String>)| {
+        // More than it can have had ready before it was lost.
+        notes.len() == 3 && epoch.back[0].batches > 2 * LOST_AT
+    };
+    let what = "the device was lost, came back and took part";
+    let (epoch, notes) = attempts::until(what, is_back, run)?;
+    ensure!(notes[0].contains("has slots for"), "{notes:?}");
     ensure!(notes[1].contains("lost the device"), "{notes:?}");
     ensure!(notes[2].ends_with("it is there and takes part"), "{notes:?}");
     let failure = epoch.back[0].failure.as_deref().unwrap_or_default();
     ensure!(failure.contains("lost the device"), "{epoch:?}");
-    // More than it can have had ready before it was lost.
-    ensure!(epoch.back[0].batches > 2 * n_at_loss, "{epoch:?}");
-    assert_same(epoch)
+    Ok(())
 }
 
 /// An engine that is told to end does not wait for a device that does not come.

@@ -315,6 +315,7 @@ fn sixty_four_members_share_what_there_is_of_memory() -> Result<()> {
     let pool = format!("pool://{}", list.join(","));
     let mut loader = open(&with(&pool))?;
     let deal = loader.begin(1)?;
+    until("all members are attached", || loader.stats().back.len() >= members.len())?;
     ends_as_alone(&deal, Vec::new())?;
     drop(deal);
     let took_part = n_of_members(&mut loader)?;
@@ -325,6 +326,7 @@ fn sixty_four_members_share_what_there_is_of_memory() -> Result<()> {
     otherwise["memory"] = json!(12);
     let mut loader = open(&otherwise)?;
     let deal = loader.begin(1)?;
+    until("a member has a place", || !loader.stats().back.is_empty())?;
     ends_as_alone(&deal, Vec::new())?;
     drop(deal);
     let n = n_of_members(&mut loader)?.len();

@@ -392,7 +392,7 @@ fn a_loader_is_closed_with_requests_on_their_way() -> Result<()> {
             let mut n_asked = u64::MAX;
             while n_asked != objects.n_asked() {
                 n_asked = objects.n_asked();
-                std::thread::sleep(Duration::from_millis(200));
+                std::thread::sleep(Duration::from_secs(1));
             }
             most.store(n_asked + 40, Ordering::SeqCst);
             let mut epoch = runtime.start_epoch(&options)?;
