@@ -280,15 +280,15 @@ fn a_connection_that_breaks_or_is_silent_is_replaced() {
 
 #[test]
 fn an_answer_that_comes_slowly_is_waited_for() {
-    let pause = Duration::from_millis(50);
+    let pause = Duration::from_millis(100);
     let server = Server::start(Settings { pause, ..Settings::default() }).unwrap();
     let bytes = vec![7; 640 << 10];
     server.put(b"a", &bytes, None);
     let mut fetcher = Fetcher::start(open(&server.url()), ONE).unwrap();
-    // Each of them takes two seconds, one after the other.
+    // Each of them takes four seconds, one after the other.
     for tag in 0..2 {
         let (object, range) = ("a".into(), 0..bytes.len() as u64);
-        let timeout = Duration::from_secs(1);
+        let timeout = Duration::from_secs(3);
         fetcher.submit(Fetch { tag, object, range, expected: None, timeout });
     }
     for _ in 0..2 {

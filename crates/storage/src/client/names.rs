@@ -160,9 +160,14 @@ async fn found(
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::thread;
+    use std::sync::mpsc::{Sender, channel};
+
+    use futures_util::FutureExt as _;
 
     use super::*;
+
+    /// Nothing takes longer but a resolver that does not answer.
+    const PATIENCE: Duration = Duration::from_secs(30);
 
     fn run(work: impl Future<Output = ()>) {
         let runtime = crate::fetcher::runtime().unwrap();
@@ -172,47 +177,62 @@ mod tests {
 
     const AT: &str = "127.0.0.1:9";
 
-    /// A resolver that takes so long, and how often it was asked.
-    fn slow(time: Duration) -> (Names, Arc<AtomicUsize>) {
+    /// A resolver that answers once the last is dropped, and how often it was asked.
+    fn silent() -> (Names, Arc<AtomicUsize>, Sender<()>) {
         let n_asked = Arc::new(AtomicUsize::new(0));
         let n = Arc::clone(&n_asked);
+        let (answers, silence) = channel();
+        let silence = Mutex::new(silence);
         let names = Names::of(Arc::new(move |_| {
             n.fetch_add(1, Ordering::SeqCst);
-            thread::sleep(time);
+            // Nothing is ever sent.
+            let _ = lock(&silence).recv_timeout(4 * PATIENCE);
             Ok(vec![AT.parse().unwrap()])
         }));
-        (names, n_asked)
+        (names, n_asked, answers)
+    }
+
+    /// Waits until the resolver was asked so often: threads of its own do that.
+    async fn is_asked(n_asked: &AtomicUsize, n: usize) {
+        let began = Instant::now();
+        while n_asked.load(Ordering::SeqCst) < n {
+            assert!(began.elapsed() < PATIENCE, "it was not asked {n} times");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(n_asked.load(Ordering::SeqCst), n);
     }
 
     /// The lookup took the connection's time, and the addresses that were known were never tried.
     #[test]
     fn who_knows_what_a_name_stood_for_hardly_waits_for_a_silent_resolver() {
         run(async {
-            let (names, n_asked) = slow(Duration::from_secs(60));
+            let (names, n_asked, _answers) = silent();
             let (name, old) = (("store".to_owned(), 1), "127.0.0.1:1".parse().unwrap());
             names.know(name.clone(), &[old], Instant::now() - 2 * KNOWN_FOR);
-            for within in [4 * WAIT, WAIT / 5] {
-                let asked = names.addresses("store", 1);
-                let found = tokio::time::timeout(within, asked).await.unwrap().unwrap();
-                assert_eq!(*found, [old]);
-            }
-            assert_eq!(n_asked.load(Ordering::SeqCst), 1);
+            let asked = names.addresses("store", 1);
+            let found = tokio::time::timeout(PATIENCE, asked).await.unwrap().unwrap();
+            assert_eq!(*found, [old]);
+            // The next one does not wait at all.
+            let found = names.addresses("store", 1).now_or_never().unwrap().unwrap();
+            assert_eq!(*found, [old]);
+            is_asked(&n_asked, 1).await;
             // It does not keep other names from being looked up.
             let other = tokio::time::timeout(WAIT, names.addresses("other", 1)).await;
             assert!(other.is_err());
-            assert_eq!(n_asked.load(Ordering::SeqCst), 2);
+            is_asked(&n_asked, 2).await;
         });
     }
 
     #[test]
     fn who_gives_up_leaves_the_lookup_to_the_next_one() {
         run(async {
-            let (names, n_asked) = slow(Duration::from_secs(1));
+            let (names, n_asked, answers) = silent();
             for _ in 0..5 {
                 let moment = Duration::from_millis(20);
                 let asked = names.addresses("store", 1);
                 tokio::time::timeout(moment, asked).await.unwrap_err();
             }
+            drop(answers);
             let both = futures_util::future::join(
                 names.addresses("store", 1),
                 names.addresses("store", 1),
@@ -225,7 +245,8 @@ mod tests {
 
     #[test]
     fn a_lookup_that_was_never_carried_out_is_begun_again() {
-        let (names, n_asked) = slow(Duration::ZERO);
+        let (names, n_asked, answers) = silent();
+        drop(answers);
         let (_, gone) = watch::channel(None);
         let under_way = Looking { began: Instant::now(), found: gone };
         lock(&names.looking).insert(("store".to_owned(), 1), under_way);

@@ -52,12 +52,26 @@ fn error(failure: &Failure) -> StorageError {
     failure.at("s3://b/a".to_owned(), 0)
 }
 
+/// What comes of this within so much time: a busy machine may add to it once, but not each time.
+fn within<T>(limit: Duration, ask: impl Fn() -> T) -> T {
+    let mut attempts_left = 4;
+    loop {
+        let began = Instant::now();
+        let told = ask();
+        let took = began.elapsed();
+        if took < limit {
+            return told;
+        }
+        attempts_left -= 1;
+        assert!(attempts_left > 0, "{took:?}");
+    }
+}
+
 #[test]
 fn a_service_that_answers_is_asked_again_and_others_only_where_they_are_expected() {
     ask(&fresh(), machine(&[503, 429, 500, 200])).unwrap();
-    let began = Instant::now();
-    let failure = ask(&fresh(), nothing()).unwrap_err();
-    assert!(began.elapsed() < Duration::from_secs(3));
+    let limit = Duration::from_secs(3);
+    let failure = within(limit, || ask(&fresh(), nothing()).unwrap_err());
     assert!(error(&failure).to_string().contains("set the store's credentials"));
     let client = fresh();
     client.expect_machine();
@@ -72,9 +86,8 @@ fn a_service_that_answers_is_asked_again_and_others_only_where_they_are_expected
 fn a_service_that_stays_away_is_told_within_ten_seconds() {
     let client = fresh();
     client.expect_machine();
-    let began = Instant::now();
-    let failure = ask(&client, nothing()).unwrap_err();
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let failure =
+        within(Duration::from_secs(10), || ask(&client, nothing()).unwrap_err());
     let told = error(&failure);
     assert!(told.to_string().contains("set the store's credentials"), "{told}");
     // What has been there comes back.
@@ -94,11 +107,11 @@ fn a_service_that_stays_away_is_told_within_ten_seconds() {
 fn a_service_with_a_name_and_an_address_is_told_within_ten_seconds_too() {
     let client = fresh();
     client.expect_machine();
-    let began = Instant::now();
-    for _ in 0..2 {
-        let request = Request::get(format!("http://{}/", nothing()));
-        let request = request.header("Metadata-Flavor", "Google");
-        send(&client, &request.body(Full::default()).unwrap()).unwrap_err();
-    }
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    within(Duration::from_secs(10), || {
+        for _ in 0..2 {
+            let request = Request::get(format!("http://{}/", nothing()));
+            let request = request.header("Metadata-Flavor", "Google");
+            send(&client, &request.body(Full::default()).unwrap()).unwrap_err();
+        }
+    });
 }
