@@ -425,29 +425,31 @@ fn a_result_that_trickles_in_is_a_lost_link_in_time() {
 #[test]
 fn a_result_that_comes_slowly_but_steadily_arrives() {
     const PART_BYTES: u32 = 1 << 18;
+    const N_PARTS: u32 = 24;
     for is_wanted in [true, false] {
         let (host, mut peer) = UnixStream::pair().unwrap();
-        let timeout = Duration::from_secs(1);
+        let timeout = Duration::from_secs(3);
         let mut transport =
             Stream::over_socket(host.into(), "peer".into(), key(""), timeout).unwrap();
-        say_done(&mut peer, 20 * u64::from(PART_BYTES));
+        say_done(&mut peer, u64::from(N_PARTS * PART_BYTES));
+        let began = Instant::now();
         let slow = thread::spawn(move || {
-            for _ in 0..20 {
+            for _ in 0..N_PARTS {
                 peer.write_all(&[7; PART_BYTES as usize]).unwrap();
-                thread::sleep(Duration::from_millis(100));
+                thread::sleep(Duration::from_millis(150));
             }
             peer
         });
-        let slot_bytes = 20 * PART_BYTES as usize;
+        let slot_bytes = (N_PARTS * PART_BYTES) as usize;
         let ring = Ring::new(RingConfig { n_slots: 1, slot_bytes }).unwrap();
         transport.hello().unwrap();
-        let session = Session { max_batch: 2, ..conformance::session(10 * PART_BYTES) };
+        let sample_bytes = N_PARTS / 2 * PART_BYTES;
+        let session = Session { max_batch: 2, ..conformance::session(sample_bytes) };
         transport.open(&session).unwrap();
         transport.submit(job(0), ring.take(Duration::ZERO).unwrap()).unwrap();
         if !is_wanted {
             transport.abandon().unwrap();
         }
-        let began = Instant::now();
         let polled = transport.poll(timeout).unwrap();
         assert!(began.elapsed() > timeout, "it was not slow: {:?}", began.elapsed());
         // It is wrong, since it is all sevens, and whole.
