@@ -77,6 +77,14 @@ impl Session {
     /// # Errors
     /// A meter cannot be read, or the thread cannot be started.
     pub fn begin(meters: Vec<Box<dyn Meter>>) -> Result<Self, EnergyError> {
+        Self::reading_every(READ_EVERY, meters)
+    }
+
+    /// As [`Self::begin`], with this time between readings.
+    fn reading_every(
+        interval: Duration,
+        meters: Vec<Box<dyn Meter>>,
+    ) -> Result<Self, EnergyError> {
         let began = Instant::now();
         let mut tracks = Vec::with_capacity(meters.len());
         for mut meter in meters {
@@ -85,7 +93,7 @@ impl Session {
         }
         let (asks, asked) = channel();
         let look = move || {
-            read_until_ended(&mut tracks, &asked);
+            read_until_ended(&mut tracks, &asked, interval);
             (began.elapsed().as_secs_f64(), tracks)
         };
         let thread = std::thread::Builder::new()
@@ -140,10 +148,14 @@ impl Drop for Session {
     }
 }
 
-/// Reads once a second, on request, and once more at the end.
-fn read_until_ended(tracks: &mut [Track], asked: &Receiver<Sender<Vec<MeteredDomain>>>) {
+/// Reads once in each interval, on request, and once more at the end.
+fn read_until_ended(
+    tracks: &mut [Track],
+    asked: &Receiver<Sender<Vec<MeteredDomain>>>,
+    interval: Duration,
+) {
     loop {
-        let asked = asked.recv_timeout(READ_EVERY);
+        let asked = asked.recv_timeout(interval);
         tracks.iter_mut().for_each(Track::read);
         match asked {
             Ok(reply) => {
@@ -249,12 +261,16 @@ mod tests {
         }
     }
 
+    /// Longer than any test takes: all readings are at the start, on request and at the end.
+    const RARELY: Duration = Duration::from_secs(120);
+
     #[test]
     fn a_session_ends_at_once_with_a_last_reading() {
-        let session = Session::begin(vec![Counting::boxed("a", 99)]).unwrap();
+        let meters = vec![Counting::boxed("a", 99)];
+        let session = Session::reading_every(RARELY, meters).unwrap();
         let began = Instant::now();
         let metered = session.end();
-        assert!(began.elapsed() < READ_EVERY / 2, "it slept");
+        assert!(began.elapsed() < RARELY / 2, "it slept");
         assert_eq!(metered.domains.len(), 1);
         assert!((metered.domains[0].joules - 1.0).abs() < 1e-9, "{metered:?}");
         assert_eq!(metered.domains[0].source, "measured(counting:a)");
@@ -264,7 +280,7 @@ mod tests {
     #[test]
     fn what_was_used_so_far_is_told_and_the_session_goes_on() {
         let meters = vec![Counting::boxed("a", 99), Counting::boxed("b", 3)];
-        let session = Session::begin(meters).unwrap();
+        let session = Session::reading_every(RARELY, meters).unwrap();
         let joules = |domains: Vec<MeteredDomain>| -> Vec<f64> {
             domains.iter().map(|domain| domain.joules).collect()
         };
