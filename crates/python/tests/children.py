@@ -79,6 +79,11 @@ def runs(process: int) -> bool:
     return (stat := _stat(process)) is not None and stat[0] != "Z"
 
 
+def sleeps(process: int) -> bool:
+    """Whether its main thread waits for something."""
+    return (stat := _stat(process)) is not None and stat[0] == "S"
+
+
 def children_of(process: int) -> list[int]:
     """The processes that it started, and those that these started."""
     found = []
