@@ -8,13 +8,14 @@
 //! * `pool`: how many agents many jobs need together, and what ranks in lock-step get.
 //!
 //! All share the names of things (`ids`), the names of settings in messages (`setting`), the guess at
-//! which name was meant (`nearest`), the layout of text for people (`line`, `columns`, `width`), and the one
-//! source of random numbers (`philox`). The file of each part says how to read it. Modules are re-exported
+//! which name was meant (`nearest`), the layout of text for people (`line`, `columns`, `width`), maps by
+//! consecutive numbers (`positions`), and the one source of random numbers (`philox`). The file of each part says how to read it. Modules are re-exported
 //! under their own names (`core::recipe`, `core::plan`).
 
 pub mod ids;
 pub mod nearest;
 pub mod philox;
+pub mod positions;
 pub mod setting;
 
 pub mod pool;

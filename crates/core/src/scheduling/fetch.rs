@@ -26,7 +26,7 @@ mod share;
 mod tests;
 mod window;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 pub use config::{FetchConfig, Growth, Hedge, MAX_GAP_BYTES};
@@ -39,6 +39,7 @@ use recent::Recent;
 use window::Window;
 
 use crate::ids::Ns;
+use crate::positions::{PositionMap, PositionSet};
 
 /// A range that is needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,13 +133,14 @@ pub struct Piece {
 pub struct FetchQueue {
     config: FetchConfig,
     /// Offered, and neither taken, withdrawn nor failed.
-    items: BTreeMap<u64, Item>,
+    items: PositionMap<Item>,
     pending: Pending,
     /// Those of the items that have not arrived.
-    missing: BTreeSet<u64>,
+    missing: PositionSet,
     awaited: Option<u64>,
-    groups: BTreeMap<GroupId, Group>,
-    sent: BTreeMap<RequestId, Sent>,
+    /// By their names.
+    groups: PositionMap<Group>,
+    sent: PositionMap<Sent>,
     timeouts: BTreeSet<(Ns, RequestId)>,
     retries: BTreeSet<(Ns, GroupId)>,
     cancels: VecDeque<RequestId>,
@@ -185,12 +187,12 @@ impl FetchQueue {
     pub fn new(config: FetchConfig) -> Self {
         Self {
             config,
-            items: BTreeMap::new(),
+            items: PositionMap::default(),
             pending: Pending::default(),
-            missing: BTreeSet::new(),
+            missing: PositionSet::default(),
             awaited: None,
-            groups: BTreeMap::new(),
-            sent: BTreeMap::new(),
+            groups: PositionMap::default(),
+            sent: PositionMap::default(),
             timeouts: BTreeSet::new(),
             retries: BTreeSet::new(),
             cancels: VecDeque::new(),
@@ -223,7 +225,7 @@ impl FetchQueue {
     /// ignored. A lower position than those offered before is requested before them.
     pub fn offer(&mut self, wanted: Wanted) {
         let Wanted { position, object, range } = wanted;
-        if self.items.contains_key(&position) {
+        if self.items.contains(position) {
             return;
         }
         let range = range.start..range.end.max(range.start);
@@ -237,9 +239,9 @@ impl FetchQueue {
     /// A position is not needed any more, as a device makes its batch: its request is cancelled, or
     /// what has come is to be dropped. It may be offered again.
     pub fn withdraw(&mut self, position: u64) {
-        let Some(item) = self.items.remove(&position) else { return };
+        let Some(item) = self.items.remove(position) else { return };
         self.counts.withdrawn += 1;
-        self.missing.remove(&position);
+        self.missing.remove(position);
         self.committed_bytes -= item.committed_bytes();
         match item.state {
             State::Pending => {
@@ -252,12 +254,12 @@ impl FetchQueue {
     /// The bytes of a position that has arrived leave the reorder buffer. The bytes of ranges that
     /// were joined are counted until the last of them is taken: they are one buffer.
     pub fn taken(&mut self, position: u64) {
-        let Some(Item { state: State::Here(group), .. }) = self.items.get(&position)
+        let Some(Item { state: State::Here(group), .. }) = self.items.get(position)
         else {
             return;
         };
         let group = *group;
-        self.items.remove(&position);
+        self.items.remove(position);
         self.leave(group);
     }
 
@@ -286,7 +288,7 @@ impl FetchQueue {
 
     /// A member of a group is taken or withdrawn; the last one ends the group.
     fn leave(&mut self, id: GroupId) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id.0) else { return };
         group.live = group.live.saturating_sub(1);
         if group.live == 0 {
             self.end(id);
@@ -295,7 +297,7 @@ impl FetchQueue {
 
     /// Forgets a group, and what is on its way for it.
     fn end(&mut self, id: GroupId) {
-        let Some(group) = self.groups.remove(&id) else { return };
+        let Some(group) = self.groups.remove(id.0) else { return };
         self.held_bytes -= group.len();
         for request in group.requests() {
             self.forget(request);
@@ -314,7 +316,7 @@ impl FetchQueue {
 
     /// A request is no longer in flight; its group may be gone already.
     fn forget(&mut self, request: RequestId) -> Option<Sent> {
-        let sent = self.sent.remove(&request)?;
+        let sent = self.sent.remove(request.0)?;
         self.timeouts.remove(&(sent.times_out, request));
         self.in_flight_bytes -= sent.len;
         Some(sent)
@@ -369,15 +371,15 @@ impl FetchQueue {
 
     /// The position that everything waits for.
     fn oldest(&self) -> Option<u64> {
-        let awaited = self.awaited.filter(|position| self.missing.contains(position));
-        awaited.or_else(|| self.missing.first().copied())
+        let awaited = self.awaited.filter(|position| self.missing.contains(*position));
+        awaited.or_else(|| self.missing.first())
     }
 
     /// The group of the oldest missing position, if that is requested.
     fn oldest_group(&self) -> Option<(GroupId, &Group)> {
-        let item = self.items.get(&self.oldest()?)?;
+        let item = self.items.get(self.oldest()?)?;
         let State::Asked(id) = item.state else { return None };
-        Some((id, self.groups.get(&id)?))
+        Some((id, self.groups.get(id.0)?))
     }
 
     /// A failed group that is to be sent again; those whose deadline passed while they waited for
@@ -397,7 +399,7 @@ impl FetchQueue {
     /// A failed group whose wait is over, and for which there is room.
     fn has_room_again(&self, now: Ns) -> Option<GroupId> {
         let (_, first) = *self.retries.first().filter(|(at, _)| *at <= now)?;
-        let group = self.groups.get(&first)?;
+        let group = self.groups.get(first.0)?;
         let has_room = count(self.sent.len()) < self.window.limit()
             && self.in_flight_bytes.saturating_add(group.len()) <= self.config.max_bytes;
         if has_room {
@@ -423,7 +425,7 @@ impl FetchQueue {
         let p99_ns = self.recent.p99_ns()?;
         let (id, group) = self.oldest_group()?;
         let Phase::Sent(Some(request), None) = group.phase else { return None };
-        let sent = self.sent.get(&request).filter(|_| !group.was_hedged)?;
+        let sent = self.sent.get(request.0).filter(|_| !group.was_hedged)?;
         // Equal latencies are no reason: a little later than almost all.
         let late_ns = p99_ns.saturating_add(p99_ns / 8).saturating_add(1);
         let late_ns = self.for_bytes(late_ns, sent.len);
@@ -444,8 +446,8 @@ impl FetchQueue {
     fn begin(&mut self, now: Ns) -> Result<GroupId, Cause> {
         let awaited = self.awaited.filter(|position| self.pending.contains(*position));
         let position = awaited.or_else(|| self.pending.first()).ok_or(Cause::Offer)?;
-        let is_urgent = awaited.is_some() || self.items.keys().next() == Some(&position);
-        let item = self.items.get(&position).ok_or(Cause::Offer)?;
+        let is_urgent = awaited.is_some() || self.items.first() == Some(position);
+        let item = self.items.get(position).ok_or(Cause::Offer)?;
         let (object, mut range) = (item.object, item.range.clone());
         let blocked = self.blocks(range.end - range.start);
         if let Some(cause) = blocked {
@@ -462,7 +464,7 @@ impl FetchQueue {
         }
         let id = GroupId(self.new_id());
         for member in &members {
-            if let Some(item) = self.items.get_mut(member) {
+            if let Some(item) = self.items.get_mut(*member) {
                 self.committed_bytes -= item.committed_bytes();
                 item.state = State::Asked(id);
             }
@@ -483,7 +485,7 @@ impl FetchQueue {
             began: now,
             deadline: now.plus(self.deadline_ns()),
         };
-        self.groups.insert(id, group);
+        self.groups.insert(id.0, group);
         Ok(id)
     }
 
@@ -534,7 +536,7 @@ impl FetchQueue {
     fn send(&mut self, id: GroupId, why: Why, now: Ns) -> FetchStep {
         let request = RequestId(self.new_id());
         let is_first = self.sent.is_empty();
-        let Some(group) = self.groups.get_mut(&id) else { return FetchStep::Idle };
+        let Some(group) = self.groups.get_mut(id.0) else { return FetchStep::Idle };
         match (why, group.phase) {
             (Why::Hedge, Phase::Sent(first, _)) => {
                 group.phase = Phase::Sent(first, Some(request));
@@ -560,7 +562,7 @@ impl FetchQueue {
         let times_out = now.plus(timeout_ns);
         let is_hedge = why == Why::Hedge;
         let sent = Sent { group: id, at: now, len, times_out, is_hedge };
-        self.sent.insert(request, sent);
+        self.sent.insert(request.0, sent);
         self.timeouts.insert((times_out, request));
         self.in_flight_bytes += len;
         self.counts.requested += 1;

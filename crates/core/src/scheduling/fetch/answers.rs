@@ -18,9 +18,9 @@ impl FetchQueue {
     /// none any more.
     #[must_use]
     pub fn only_position(&self, request: RequestId) -> Option<u64> {
-        let group = self.groups.get(&self.sent.get(&request)?.group)?;
+        let group = self.groups.get(self.sent.get(request.0)?.group.0)?;
         let [position] = group.members[..] else { return None };
-        let item = self.items.get(&position)?;
+        let item = self.items.get(position)?;
         (item.range == group.range).then_some(position)
     }
 
@@ -29,15 +29,15 @@ impl FetchQueue {
     pub fn arrived(&mut self, request: RequestId, now: Ns) -> &[Piece] {
         self.pieces.clear();
         let Some(sent) = self.forget(request) else { return &self.pieces };
-        let Some(group) = self.groups.get_mut(&sent.group) else { return &self.pieces };
+        let Some(group) = self.groups.get_mut(sent.group.0) else { return &self.pieces };
         group.forget(request);
         let others = group.requests();
         group.phase = Phase::Here;
         for member in &group.members {
-            let Some(item) = self.items.get_mut(member) else { continue };
+            let Some(item) = self.items.get_mut(*member) else { continue };
             if item.state == State::Asked(sent.group) {
                 item.state = State::Here(sent.group);
-                self.missing.remove(member);
+                self.missing.remove(*member);
                 let start = item.range.start - group.range.start;
                 let bytes = start..item.range.end - group.range.start;
                 self.pieces.push(Piece { position: *member, bytes });
@@ -70,14 +70,14 @@ impl FetchQueue {
     /// others come quickly, its connection is slow and not the link, and another one is better. Each retry has
     /// twice as long as the attempt before, as the link may have become slow for all.
     pub fn heard(&mut self, request: RequestId, now: Ns) {
-        let Some(sent) = self.sent.get(&request).copied() else { return };
+        let Some(sent) = self.sent.get(request.0).copied() else { return };
         self.answered_at = Some(now);
         let deadline_ns = self.deadline_ns();
         let slow_ns = self
             .recent
             .slow_ns()
             .map(|ns| self.for_bytes(ns, sent.len).max(self.config.timeout_ns));
-        let Some(group) = self.groups.get_mut(&sent.group) else { return };
+        let Some(group) = self.groups.get_mut(sent.group.0) else { return };
         // An answer that has broken off again and again gets no further however long it is given.
         group.heard = group.heard.saturating_add(1);
         if group.broken_off <= MOST_BROKEN_OFF {
@@ -88,7 +88,7 @@ impl FetchQueue {
             let doubled = 1_u64.checked_shl(group.failures).unwrap_or(u64::MAX);
             later.min(sent.at.plus(slow_ns.saturating_mul(doubled)))
         });
-        if let Some(sent) = self.sent.get_mut(&request).filter(|it| it.times_out < later)
+        if let Some(sent) = self.sent.get_mut(request.0).filter(|it| it.times_out < later)
         {
             self.timeouts.remove(&(sent.times_out, request));
             self.timeouts.insert((later, request));
@@ -117,7 +117,7 @@ impl FetchQueue {
         }
         let is_alive = self.answered_at.is_some_and(|at| at >= sent.at);
         let deadline_ns = self.deadline_ns();
-        let Some(group) = self.groups.get_mut(&sent.group) else { return };
+        let Some(group) = self.groups.get_mut(sent.group.0) else { return };
         // It may have begun before the store's first answer.
         group.deadline = group.deadline.max(group.began.plus(deadline_ns));
         let heard = std::mem::take(&mut group.heard);
@@ -142,7 +142,7 @@ impl FetchQueue {
     /// Whether there is time for a group that waited for room: where the server has answered anyone
     /// within a deadline, be it that it is asked too much, time is what the group is given.
     pub(super) fn is_in_time(&mut self, id: GroupId, now: Ns) -> bool {
-        let Some(group) = self.groups.get_mut(&id) else { return false };
+        let Some(group) = self.groups.get_mut(id.0) else { return false };
         let heard = self.answered_at.max(self.throttled_at);
         let is_alive = heard.is_some_and(|at| at.plus(self.config.deadline_ns) > now);
         if group.deadline <= now && is_alive {
@@ -153,12 +153,12 @@ impl FetchQueue {
 
     /// All that is left of a group fails finally.
     pub(super) fn give_up(&mut self, id: GroupId) {
-        let Some(group) = self.groups.get(&id) else { return };
+        let Some(group) = self.groups.get(id.0) else { return };
         for member in &group.members {
             let asked = |item: &Item| item.state == State::Asked(id);
-            if self.items.get(member).is_some_and(asked) {
-                self.items.remove(member);
-                self.missing.remove(member);
+            if self.items.get(*member).is_some_and(asked) {
+                self.items.remove(*member);
+                self.missing.remove(*member);
                 self.failed.push(*member);
             }
         }

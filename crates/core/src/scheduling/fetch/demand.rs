@@ -7,8 +7,8 @@ use super::{Cause, FetchQueue, State};
 impl FetchQueue {
     /// Withdraws all positions.
     pub fn withdraw_all(&mut self) {
-        while let Some((position, _)) = self.items.first_key_value() {
-            self.withdraw(*position);
+        while let Some(position) = self.items.first() {
+            self.withdraw(position);
         }
     }
 
@@ -21,17 +21,17 @@ impl FetchQueue {
     /// A position is needed at another place in the order: it is known as `to` from now on. What is on
     /// its way or has come for it is kept. False where `from` is not known, or `to` is.
     pub fn renumber(&mut self, from: u64, to: u64) -> bool {
-        if self.items.contains_key(&to) {
+        if self.items.contains(to) {
             return false;
         }
-        let Some(item) = self.items.remove(&from) else { return false };
+        let Some(item) = self.items.remove(from) else { return false };
         match item.state {
             State::Pending => {
                 self.pending.remove(from, item.object, item.range.start);
                 self.pending.insert(to, item.object, &item.range);
             }
             State::Asked(id) | State::Here(id) => {
-                let members = self.groups.get_mut(&id).map(|group| &mut group.members);
+                let members = self.groups.get_mut(id.0).map(|group| &mut group.members);
                 for member in members.into_iter().flatten() {
                     if *member == from {
                         *member = to;
@@ -39,7 +39,7 @@ impl FetchQueue {
                 }
             }
         }
-        if self.missing.remove(&from) {
+        if self.missing.remove(from) {
             self.missing.insert(to);
         }
         if self.awaited == Some(from) {
@@ -52,19 +52,19 @@ impl FetchQueue {
     /// Whether a position is offered and has neither arrived, failed nor been withdrawn.
     #[must_use]
     pub fn is_missing(&self, position: u64) -> bool {
-        self.missing.contains(&position)
+        self.missing.contains(position)
     }
 
     /// Whether a position takes room: it has been requested, and not been taken.
     #[must_use]
     pub fn is_held(&self, position: u64) -> bool {
-        let state = self.items.get(&position).map(|item| item.state);
+        let state = self.items.get(position).map(|item| item.state);
         matches!(state, Some(State::Asked(_) | State::Here(_)))
     }
 
     /// A position will be needed for certain: until it is requested it counts as [`Self::committed_bytes`].
     pub fn commit(&mut self, position: u64) {
-        if let Some(item) = self.items.get_mut(&position)
+        if let Some(item) = self.items.get_mut(position)
             && item.state == State::Pending
             && !item.is_committed
         {

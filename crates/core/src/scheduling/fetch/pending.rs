@@ -3,16 +3,18 @@
 //! The place finds neighbours: records that lie next to each other in one object come in one request.
 //! Whether there is room for them is decided in `fetch.rs`.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound::{Excluded, Unbounded};
+mod places;
+
 use std::ops::Range;
+
+use crate::positions::PositionSet;
+use places::{Place, Places};
 
 /// The offered positions that have not been requested.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    positions: BTreeSet<u64>,
-    /// Object, start and position; the value is the end.
-    places: BTreeMap<(u32, u64, u64), u64>,
+    positions: PositionSet,
+    places: Places,
     front: Front,
 }
 
@@ -48,28 +50,28 @@ impl Pending {
         {
             self.front.n += 1;
         }
-        self.places.insert((object, range.start, position), range.end);
+        let Range { start, end } = *range;
+        self.places.insert(object, Place { start, position, end });
     }
 
     pub(super) fn remove(&mut self, position: u64, object: u32, start: u64) {
         let front = &mut self.front;
-        if self.positions.remove(&position) && front.n > 0 && position <= front.end {
+        if self.positions.remove(position) && front.n > 0 && position <= front.end {
             front.n -= 1;
             if position == front.end {
-                front.end =
-                    self.positions.range(..position).next_back().copied().unwrap_or(0);
+                front.end = self.positions.before(position).unwrap_or(0);
             }
         }
-        self.places.remove(&(object, start, position));
+        self.places.remove(object, start, position);
     }
 
     pub(super) fn contains(&self, position: u64) -> bool {
-        self.positions.contains(&position)
+        self.positions.contains(position)
     }
 
     /// The position that is needed first.
     pub(super) fn first(&self) -> Option<u64> {
-        self.positions.first().copied()
+        self.positions.first()
     }
 
     /// Takes the neighbours of a range out, on both sides, as far as `reach` allows: the range
@@ -82,7 +84,9 @@ impl Pending {
         members: &mut Vec<u64>,
     ) {
         let mut reach = reach;
-        while let Some((start, position, end)) = self.neighbour(object, range, reach) {
+        while let Some(Place { start, position, end }) =
+            self.neighbour(object, range, reach)
+        {
             self.remove(position, object, start);
             reach.taken += 1;
             members.push(position);
@@ -90,27 +94,21 @@ impl Pending {
         }
     }
 
-    /// Start, position and end of the next range behind or before this one.
+    /// The next range behind or before this one.
     fn neighbour(
         &mut self,
         object: u32,
         range: &Range<u64>,
         reach: Reach,
-    ) -> Option<(u64, u64, u64)> {
-        let here = (object, range.start, 0);
-        let behind = self.places.range(here..).next();
-        let before = self.places.range(..here).next_back();
-        let neighbours = [behind, before].map(|it| it.map(|(place, end)| (*place, *end)));
-        let found =
-            neighbours.into_iter().flatten().find(|((other, start, position), end)| {
-                let joined = range.end.max(*end) - range.start.min(*start);
-                *other == object
-                    && start.saturating_sub(range.end) <= reach.max_gap_bytes
-                    && range.start.saturating_sub(*end) <= reach.max_gap_bytes
-                    && joined <= reach.most_bytes
-                    && self.is_within(*position, reach)
-            });
-        found.map(|((_, start, position), end)| (start, position, end))
+    ) -> Option<Place> {
+        let neighbours = self.places.neighbours(object, range.start);
+        neighbours.into_iter().flatten().find(|place| {
+            let joined = range.end.max(place.end) - range.start.min(place.start);
+            place.start.saturating_sub(range.end) <= reach.max_gap_bytes
+                && range.start.saturating_sub(place.end) <= reach.max_gap_bytes
+                && joined <= reach.most_bytes
+                && self.is_within(place.position, reach)
+        })
     }
 
     /// Whether a position is needed soon enough. Numbers of positions have gaps, so those between are
@@ -127,16 +125,15 @@ impl Pending {
     fn end_of_first(&mut self, n: u64) -> Option<u64> {
         while self.front.n > n {
             self.front.n -= 1;
-            let before = self.positions.range(..self.front.end).next_back();
-            self.front.end = before.copied().unwrap_or(0);
+            self.front.end = self.positions.before(self.front.end).unwrap_or(0);
         }
         while self.front.n < n {
             let next = match self.front.n {
                 0 => self.positions.first(),
-                _ => self.positions.range((Excluded(self.front.end), Unbounded)).next(),
+                _ => self.positions.after(self.front.end),
             };
             let Some(next) = next else { break };
-            self.front = Front { n: self.front.n + 1, end: *next };
+            self.front = Front { n: self.front.n + 1, end: next };
         }
         (self.front.n > 0).then_some(self.front.end)
     }
@@ -213,7 +210,8 @@ mod tests {
                     1 => pending.remove(at, 0, at),
                     _ => {
                         let n = usize::try_from(at).unwrap();
-                        let counted = pending.positions.iter().take(n).next_back().copied();
+                        let all = std::iter::successors(pending.first(), |at| pending.positions.after(*at));
+                        let counted = all.take(n).last();
                         prop_assert_eq!(pending.end_of_first(at), counted);
                     }
                 }
