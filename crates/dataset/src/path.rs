@@ -37,7 +37,7 @@ pub(crate) fn split(path: &str) -> (&str, &str) {
 
 /// `folder` and `name` with a slash between, or `name` at the root.
 pub(crate) fn join(folder: &str, name: &str) -> String {
-    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+    if folder.is_empty() { name.to_owned() } else { [folder, "/", name].concat() }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::io;
 use std::num::NonZero;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -27,7 +27,7 @@ pub use crew::n_fetch_threads;
 use crew::{Crew, Gone};
 use destination::Lent;
 pub use destination::{Destination, Returned};
-use progress::Progress;
+use progress::{Progress, Timer};
 use runners::{Runners, Work};
 
 /// One range to read.
@@ -189,7 +189,15 @@ impl Fetcher {
 
     /// The next answer, waiting at most `timeout` for it; `None` at once where nothing is in flight.
     pub fn poll(&mut self, timeout: Duration) -> Option<Fetched> {
-        let until = Instant::now().checked_add(timeout);
+        if self.failed.is_empty() && self.in_flight() > 0 && self.crew.is_elsewhere() {
+            return self.fail_one(&StorageError::Forked);
+        }
+        self.poll_here(timeout)
+    }
+
+    /// The same in the process with the threads.
+    fn poll_here(&mut self, timeout: Duration) -> Option<Fetched> {
+        let mut until = None;
         loop {
             if let Some(mut failed) = self.failed.pop_front() {
                 let way = self.forget(failed.tag);
@@ -199,23 +207,10 @@ impl Fetcher {
             if self.in_flight() == 0 {
                 return None;
             }
-            if self.crew.is_elsewhere() {
-                return self.fail_one(&StorageError::Forked);
-            }
-            // As long as a channel waits that has no end to its wait.
-            let left = until.map_or(Duration::from_secs(1 << 30), |until| {
-                until.saturating_duration_since(Instant::now())
-            });
-            match self.answers.recv_timeout(left) {
+            match self.answer_within(timeout, &mut until) {
                 Ok((serial, fetched)) => {
-                    let known = self.in_flight.get(&fetched.tag);
-                    if known.is_some_and(|known| known.serial == serial) {
-                        self.forget(fetched.tag);
+                    if let Some(fetched) = self.known(serial, fetched) {
                         return Some(fetched);
-                    }
-                    let known = self.outstanding.remove(&serial);
-                    if let Some(((tag, _), returned)) = known.zip(fetched.destination) {
-                        self.returned.push_back((tag, returned.memory()));
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => return None,
@@ -228,6 +223,59 @@ impl Fetcher {
                 }
             }
         }
+    }
+
+    /// Adds all answers that are there, waiting at most `timeout` for the first of them: [`poll`](Self::poll) asks the
+    /// system each time whether the process is still the fetcher's own.
+    pub fn poll_all(&mut self, timeout: Duration, answers: &mut Vec<Fetched>) {
+        if self.crew.is_elsewhere() {
+            answers.extend(self.poll(timeout));
+            return;
+        }
+        answers.extend(self.poll_here(timeout));
+        while self.failed.is_empty()
+            && let Ok((serial, fetched)) = self.answers.try_recv()
+        {
+            answers.extend(self.known(serial, fetched));
+        }
+    }
+
+    /// An answer, unless its fetch was cancelled: of that, only the destination is kept.
+    fn known(&mut self, serial: u64, fetched: Fetched) -> Option<Fetched> {
+        let known = self.in_flight.get(&fetched.tag);
+        if known.is_some_and(|known| known.serial == serial) {
+            self.forget(fetched.tag);
+            return Some(fetched);
+        }
+        let known = self.outstanding.remove(&serial);
+        if let Some(((tag, _), returned)) = known.zip(fetched.destination) {
+            self.returned.push_back((tag, returned.memory()));
+        }
+        None
+    }
+
+    /// The next answer of a thread; the clock is only read where there is none yet.
+    fn answer_within(
+        &self,
+        timeout: Duration,
+        until: &mut Option<Instant>,
+    ) -> Result<(u64, Fetched), RecvTimeoutError> {
+        match self.answers.try_recv() {
+            Ok(answer) => return Ok(answer),
+            Err(TryRecvError::Disconnected) => {
+                return Err(RecvTimeoutError::Disconnected);
+            }
+            Err(TryRecvError::Empty) if timeout.is_zero() => {
+                return Err(RecvTimeoutError::Timeout);
+            }
+            Err(TryRecvError::Empty) => {}
+        }
+        let now = Instant::now();
+        // As long as a channel waits that has no end to its wait.
+        let forever = now + Duration::from_secs(1 << 30);
+        let until =
+            until.get_or_insert_with(|| now.checked_add(timeout).unwrap_or(forever));
+        self.answers.recv_timeout(until.saturating_duration_since(now))
     }
 
     /// Parts of 16 KiB of the answer to this fetch that have come so far; 0 where the tag is not known. Where answers
@@ -301,12 +349,12 @@ async fn serve(
 async fn one(
     objects: &dyn Objects,
     fetch: &Fetch,
-    progress: &Progress,
+    (progress, timer): (&Progress, &mut Timer),
 ) -> Result<Bytes, StorageError> {
     let ranges = [fetch.range.clone()];
     let mut arrivals =
         objects.get_ranges(&fetch.object, &ranges, fetch.expected.as_ref());
-    match progress.unless_silent(fetch.timeout, arrivals.next()).await {
+    match progress.unless_silent((timer, fetch.timeout), arrivals.next()).await {
         Some(Some((_, result))) => result,
         Some(None) => {
             let why =

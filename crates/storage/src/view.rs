@@ -19,7 +19,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::runtime::Runtime;
 
-use crate::fetcher::progress::Progress;
+use crate::fetcher::progress::{Progress, Timer};
 use crate::objects::is_plain;
 use crate::retry::{self, Pauses};
 use crate::{Identity, Labelled, Listed, Objects, StorageError, fetcher};
@@ -319,11 +319,11 @@ impl View {
         let wanted: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         let after = retry::WITHIN + Duration::from_secs(wanted / SLOWEST);
         let timed_out = |after| StorageError::TimedOut { place: self.shown(path), after };
-        let progress = Progress::default();
+        let (progress, mut timer) = (Progress::default(), Timer::new());
         // A file of this machine is read by one call, which says nothing until it is over.
         let is_local = self.objects.local(path).is_some();
         let silent = if is_local { after } else { SILENT };
-        let arrived = progress.unless_silent(silent, arrivals.next());
+        let arrived = progress.unless_silent((&mut timer, silent), arrivals.next());
         let arrived = tokio::time::timeout(after, arrived).await;
         match arrived.map_err(|_| timed_out(after))?.ok_or_else(|| timed_out(silent))? {
             Some((_, result)) => result,

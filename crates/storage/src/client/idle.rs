@@ -52,8 +52,11 @@ impl<K: Eq + Hash, C> Idle<K, C> {
         let connections = waiting.entry(key).or_default();
         // A few that are in use all the time would keep the others open below them.
         let is_old = |(since, _): &(Instant, C)| now.duration_since(*since) > FOR;
-        let n_old = connections.partition_point(is_old);
-        let old: Vec<_> = connections.drain(..n_old).collect();
+        let mut old = Vec::new();
+        if connections.first().is_some_and(is_old) {
+            let n_old = connections.partition_point(is_old);
+            old.extend(connections.drain(..n_old));
+        }
         connections.push((now, connection));
         drop(waiting);
         drop(old);

@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::{AbortHandle, AbortRegistration, Abortable};
 use tokio::sync::mpsc as tasks;
 
+use super::progress::Timer;
 use super::{Fetch, Fetched, Lent, Shared, one};
 use crate::{Objects, StorageError};
 
@@ -84,9 +85,10 @@ impl Runners {
         let (objects, state) = (Arc::clone(&self.objects), Arc::clone(&self.state));
         let own = give.clone();
         drop(tokio::spawn(async move {
+            let mut timer = Timer::new();
             while let Some(begun) = given.recv().await {
                 let serial = begun.work.serial;
-                carry_out(&*objects, begun).await;
+                carry_out(&*objects, begun, &mut timer).await;
                 let mut state = inside(&state);
                 state.running.remove(&serial);
                 state.idle.push(own.clone());
@@ -100,10 +102,10 @@ fn inside(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn carry_out(objects: &dyn Objects, begun: Begun) {
+async fn carry_out(objects: &dyn Objects, begun: Begun, timer: &mut Timer) {
     let Begun { work: Work { fetch, shared, .. }, mut told, registration } = begun;
     let asked = async {
-        let asked = one(objects, &fetch, &shared.progress);
+        let asked = one(objects, &fetch, (&shared.progress, timer));
         match &shared.lent {
             Some(lent) => lent.during(asked).await,
             None => asked.await,

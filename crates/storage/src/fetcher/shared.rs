@@ -14,7 +14,7 @@ use futures_util::future::{Either, select};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::fetcher::crew::{Crew, Gone};
-use crate::fetcher::progress::Progress;
+use crate::fetcher::progress::{Progress, Timer};
 use crate::fetcher::{gone, one};
 use crate::{Fetch, Identity, Objects, StorageError};
 
@@ -111,8 +111,9 @@ async fn serve(objects: Arc<dyn Objects>, mut orders: mpsc::UnboundedReceiver<Or
         match order {
             Order::Fetch(fetch, answer) => {
                 drop(tokio::spawn(async move {
-                    let progress = Progress::default();
-                    answered(answer, one(&*objects, &fetch, &progress)).await;
+                    let (progress, mut timer) = (Progress::default(), Timer::new());
+                    let asked = one(&*objects, &fetch, (&progress, &mut timer));
+                    answered(answer, asked).await;
                 }));
             }
             Order::Identify(object, answer) => {

@@ -52,7 +52,34 @@ fn in_another_process_every_fetch_fails_at_once() {
     assert_eq!((fetched.tag, fetched.result), (2, Err(StorageError::Forked)));
     assert!(matches!(fetched.destination, Some(Returned::Unused(_))));
     assert!(fetcher.poll(Duration::MAX).is_none());
+    (3..6).for_each(|tag| fetcher.submit(fetch(tag)));
+    let mut answers = Vec::new();
+    while fetcher.in_flight() > 0 {
+        fetcher.poll_all(Duration::MAX, &mut answers);
+    }
+    let is_forked =
+        |fetched: &Fetched| matches!(fetched.result, Err(StorageError::Forked));
+    assert!(answers.len() == 3 && answers.iter().all(is_forked), "{answers:?}");
     fetcher.crew.come_back();
+}
+
+#[test]
+fn all_answers_that_are_there_are_taken_together() {
+    let mut fetcher = fetcher(Double::new().with("a", "0123"));
+    let mut answers = Vec::new();
+    fetcher.poll_all(MINUTE, &mut answers);
+    assert!(answers.is_empty(), "nothing is in flight");
+    (0..40).for_each(|tag| fetcher.submit(fetch(tag)));
+    fetcher.cancel(7);
+    let until = Instant::now() + MINUTE;
+    while fetcher.in_flight() > 0 {
+        assert!(Instant::now() < until, "{answers:?}");
+        fetcher.poll_all(MINUTE, &mut answers);
+    }
+    let mut tags: Vec<u64> = answers.iter().map(|fetched| fetched.tag).collect();
+    tags.sort_unstable();
+    assert!(tags.into_iter().eq((0..40).filter(|tag| *tag != 7)));
+    assert!(answers.iter().all(|fetched| fetched.result.as_deref() == Ok(b"0123")));
 }
 
 #[test]

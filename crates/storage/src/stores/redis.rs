@@ -161,7 +161,7 @@ impl Redis {
     }
 
     fn key(&self, object: &str) -> String {
-        format!("{}{object}", self.prefix)
+        [&self.prefix, object].concat()
     }
 
     /// The value's bytes, and whether more follow where `expected` says that none do.
@@ -187,7 +187,9 @@ impl Redis {
         }
         let (bytes, len) = match self.value(object, &range, expected).await {
             Err(refused @ StorageError::Refused { .. }) if is_all(&range, expected) => {
-                return Err(self.why_refused(object, expected, refused).await);
+                // In memory of its own, as below: room for what seldom happens would be copied with each request.
+                let why = Box::pin(self.why_refused(object, expected, refused));
+                return Err(why.await);
             }
             got => match got? {
                 Got::InPlace => return Ok(Bytes::new()),
@@ -201,7 +203,7 @@ impl Redis {
             let changed = || StorageError::Changed { place: place() };
             return if more { Err(changed()) } else { Ok(bytes) };
         }
-        let now = self.length(object).await?;
+        let now = Box::pin(self.length(object)).await?;
         match expected {
             Some(expected) if expected.len != now.len => {
                 Err(StorageError::Changed { place: place() })

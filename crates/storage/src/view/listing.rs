@@ -241,7 +241,7 @@ impl Identities {
         let block = usize::try_from(number / BLOCK).ok()?;
         let mut bytes = self.bytes.get(*self.blocks.get(block)?..)?;
         for _ in 0..number % BLOCK {
-            decode(&mut bytes)?;
+            skip(&mut bytes)?;
         }
         decode(&mut bytes).map(|known| known.identity)
     }
@@ -315,6 +315,21 @@ fn decode(from: &mut &[u8]) -> Option<Known> {
         label => Labelled::As(u32::try_from(label - 2).ok()?),
     };
     Some(Known { identity: Identity { len, modified, etag }, label })
+}
+
+/// Passes over what [`decode`] reads: a mark is memory of its own, and only that of one object is wanted.
+fn skip(from: &mut &[u8]) -> Option<()> {
+    let kind = take(from)?;
+    take(from)?;
+    if kind & HAS_TIME != 0 {
+        take(from)?;
+        take(from)?;
+    }
+    if kind & (HAS_TEXT | HAS_HEX) != 0 {
+        let len = usize::try_from(take(from)?).ok()?;
+        (_, *from) = from.split_at_checked(len)?;
+    }
+    Some(())
 }
 
 /// The bytes that an even number of lower-case hexadecimal digits means.

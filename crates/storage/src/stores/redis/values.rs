@@ -140,7 +140,8 @@ impl Values {
                 }
             }
         }
-        let mut new = self.connect().await?;
+        // In memory of its own: room for what seldom happens would be copied with each request.
+        let mut new = Box::pin(self.connect()).await?;
         let ended = exchange(&mut new, request, expected, place).await;
         self.ended(new, ended)
     }
