@@ -25,6 +25,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use bothends_core::fetch::{Failure, FetchFigures, FetchQueue, FetchStep, RequestId};
 use bothends_core::ids::{EpochIdx, Ns, SampleId};
 use bothends_core::link::Seen;
+use bothends_core::positions::PositionMap;
 use bothends_core::sample::FileIdx;
 use bothends_figures::{FetchWaits, Fetches};
 use bothends_storage::{Bytes, Fetch, Fetched, Fetcher, StorageError};
@@ -150,8 +151,11 @@ pub(crate) struct FetchStage {
 struct Way {
     began: Instant,
     orders: Orders,
-    in_flight: HashMap<RequestId, Asked>,
+    /// By the requests.
+    in_flight: PositionMap<Asked>,
     in_place: Option<InPlace>,
+    /// Answers that have just come, and the memory for the next ones.
+    fetched: Vec<Fetched>,
     /// Complete, and to be handed to the workers.
     ready: VecDeque<(u64, Task)>,
     names: HashMap<FileIdx, Arc<str>>,
@@ -256,8 +260,9 @@ impl FetchStage {
         Way {
             began: Instant::now(),
             orders,
-            in_flight: HashMap::new(),
+            in_flight: PositionMap::default(),
             in_place: InPlace::of(&self.source),
+            fetched: Vec::new(),
             ready: VecDeque::new(),
             names: HashMap::new(),
             last_failure: None,
@@ -279,8 +284,8 @@ impl FetchStage {
         let has_nothing = way.ready.is_empty() && self.tasks.is_empty();
         glance.starves = has_nothing && way.orders.books.is_waited_for();
         if u128::from(glance.seen.ns) >= GLANCE.as_nanos() {
-            let remote = |asked: &&Asked| !self.remote.is_local(asked.file);
-            let in_flight = way.in_flight.values().filter(remote);
+            let in_flight = way.in_flight.iter().map(|(_, asked)| asked);
+            let in_flight = in_flight.filter(|it| !self.remote.is_local(it.file));
             let in_flight_bytes = in_flight.map(|it| it.range.end - it.range.start).sum();
             let seen = std::mem::take(&mut glance.seen);
             self.link.saw(Seen { in_flight_bytes, wall_ns: wall_ns(), ..seen });
@@ -298,11 +303,11 @@ impl FetchStage {
     /// Tells the queue which answers are coming, though none of them is whole.
     fn hear(&self, way: &mut Way) {
         let now = way.now();
-        for (request, asked) in &mut way.in_flight {
-            let heard = self.fetcher.heard(request.0);
+        for (tag, asked) in way.in_flight.iter_mut() {
+            let heard = self.fetcher.heard(tag);
             if heard > asked.heard {
                 asked.heard = heard;
-                way.orders.queue.heard(*request, now);
+                way.orders.queue.heard(RequestId(tag), now);
             }
         }
     }
@@ -335,11 +340,12 @@ impl FetchStage {
         }
         let until =
             wake.map_or(LOOK_ROUND, |at| Duration::from_nanos(at.since(way.now())));
-        let mut fetched = self.fetcher.poll(until.min(LOOK_ROUND));
-        while let Some(one) = fetched {
+        let mut fetched = std::mem::take(&mut way.fetched);
+        self.fetcher.poll_all(until.min(LOOK_ROUND), &mut fetched);
+        for one in fetched.drain(..) {
             self.ended(one, way);
-            fetched = self.fetcher.poll(Duration::ZERO);
         }
+        way.fetched = fetched;
         self.take_returned(way);
     }
 
@@ -408,10 +414,10 @@ impl FetchStage {
                         timeout: Duration::from_nanos(timeout_ns).saturating_mul(2),
                     };
                     self.submit(fetch, way);
-                    way.in_flight.insert(request, Asked { file, range, heard: 0 });
+                    way.in_flight.insert(request.0, Asked { file, range, heard: 0 });
                 }
                 FetchStep::Cancel { request } => {
-                    way.in_flight.remove(&request);
+                    way.in_flight.remove(request.0);
                     self.fetcher.cancel(request.0);
                 }
                 FetchStep::GiveUp { position } => {
@@ -447,7 +453,7 @@ impl FetchStage {
             return;
         }
         let request = RequestId(tag);
-        let asked = way.in_flight.remove(&request);
+        let asked = way.in_flight.remove(tag);
         let back = way.came_back(tag, destination);
         let now = way.now();
         match result {

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
+use bothends_core::positions::PositionMap;
 use bothends_core::sample::Extent;
 use bothends_dataset::Piece;
 use bothends_side_index::CachedRecord;
@@ -29,16 +30,22 @@ use values::Value;
 /// A batch by its epoch and its place in the plan.
 pub(crate) type BatchKey = (EpochIdx, BatchIdx);
 
+/// The batch's place among those of all epochs.
+fn nth((epoch, batch): BatchKey) -> u64 {
+    u64::from(epoch.0) << u32::BITS | u64::from(batch.0)
+}
+
 /// Positions between the first rows of two batches that follow each other.
 const STRIDE: u64 = 1 << 32;
 
 /// The rows that are wanted.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
-    rows: BTreeMap<u64, Row>,
+    rows: PositionMap<Row>,
     /// The positions of rows' values, and those of their rows.
     values: BTreeMap<u64, u64>,
-    batches: HashMap<BatchKey, Batch>,
+    /// By [`nth`].
+    batches: PositionMap<Batch>,
     /// Batches that are no longer foretold and of which something has come, the oldest first.
     aside: Vec<BatchKey>,
     next: u64,
@@ -50,6 +57,7 @@ pub(crate) struct Books {
 /// A batch with rows that are wanted, or have been.
 #[derive(Debug)]
 struct Batch {
+    key: BatchKey,
     /// Position of each row, by its number.
     positions: Vec<u64>,
     /// Rows that are still in the books.
@@ -129,7 +137,7 @@ impl LentBy {
 
 impl Books {
     pub(crate) fn has(&self, batch: BatchKey) -> bool {
-        self.batches.contains_key(&batch)
+        self.batches.contains(nth(batch))
     }
 
     /// Enters a batch that is foretold, after all others. Its rows' positions, in the order in which
@@ -161,20 +169,22 @@ impl Books {
     pub(crate) fn hasten(&mut self, batch: BatchKey) -> Vec<(u64, u64)> {
         let missing = self.missing(batch);
         let Some(own) = missing.first() else { return Vec::new() };
-        let mut before = self.rows.range(..own);
-        let is_behind =
-            before.any(|(_, row)| row.batch != batch && self.is_only_foretold(row));
+        let is_behind = self
+            .rows
+            .iter()
+            .take_while(|(at, _)| at < own)
+            .any(|(_, row)| row.batch != batch && self.is_only_foretold(row));
         let first = is_behind.then(|| self.before_foretold(missing.len())).flatten();
         let Some(first) = first else { return Vec::new() };
         let moves: Vec<(u64, u64)> = missing.into_iter().zip(first..).collect();
         let new: HashMap<u64, u64> = moves.iter().copied().collect();
-        if let Some(batch) = self.batches.get_mut(&batch) {
+        if let Some(batch) = self.batches.get_mut(nth(batch)) {
             for at in &mut batch.positions {
                 *at = new.get(at).copied().unwrap_or(*at);
             }
         }
         for (from, to) in &moves {
-            match self.rows.remove(from) {
+            match self.rows.remove(*from) {
                 Some(row) => {
                     for value in &row.values {
                         self.values.insert(value.position, *to);
@@ -195,7 +205,7 @@ impl Books {
         let mut foretold = self
             .rows
             .iter()
-            .filter(|(at, row)| is_foretold(**at) && self.is_only_foretold(row));
+            .filter(|(at, row)| is_foretold(*at) && self.is_only_foretold(row));
         let base = foretold.next().map(|(at, _)| at - at % STRIDE)?;
         let first = self.urgent_end.max(base - STRIDE / 2);
         let end = first.checked_add(n as u64).filter(|end| *end <= base)?;
@@ -204,7 +214,7 @@ impl Books {
     }
 
     fn is_only_foretold(&self, row: &Row) -> bool {
-        self.batches.get(&row.batch).is_some_and(|batch| batch.progress.is_none())
+        self.batches.get(nth(row.batch)).is_some_and(|batch| batch.progress.is_none())
     }
 
     /// The position of the next batch, after all others.
@@ -246,7 +256,8 @@ impl Books {
             let row = Row { batch, sample, piece, place, record: None, values };
             self.rows.insert(position, row);
         }
-        self.batches.insert(batch, Batch { positions, left, progress: None });
+        let entered = Batch { key: batch, positions, left, progress: None };
+        self.batches.insert(nth(batch), entered);
         in_order
     }
 
@@ -258,15 +269,15 @@ impl Books {
 
     /// The sample and the piece of its record at a position; `None` at that of a value.
     pub(crate) fn record(&self, position: u64) -> Option<(SampleId, Piece)> {
-        self.rows.get(&position).map(|row| (row.sample, row.piece))
+        self.rows.get(position).map(|row| (row.sample, row.piece))
     }
 
     /// What has not come of a batch, in the order in which it is to be fetched.
     pub(crate) fn missing(&self, batch: BatchKey) -> Vec<u64> {
-        let positions = self.batches.get(&batch).map(|batch| batch.positions.iter());
+        let positions = self.batches.get(nth(batch)).map(|batch| batch.positions.iter());
         let mut missing = Vec::new();
         for &at in positions.into_iter().flatten() {
-            let Some(row) = self.rows.get(&at) else { continue };
+            let Some(row) = self.rows.get(at) else { continue };
             missing.extend(row.missing(at));
         }
         missing.sort_unstable();
@@ -275,27 +286,27 @@ impl Books {
 
     /// Whether a job lacks a record.
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.batches.values().any(|batch| batch.progress.is_some())
+        self.batches.iter().any(|(_, batch)| batch.progress.is_some())
     }
 
     /// What is missing of the first row of a job that lacks anything.
     pub(crate) fn first_lacking(&self) -> Option<u64> {
         let rows = self.rows.iter().filter(|(_, row)| !self.is_only_foretold(row));
-        let mut missing = rows.flat_map(|(at, row)| row.missing(*at));
+        let mut missing = rows.flat_map(|(at, row)| row.missing(at));
         missing.next()
     }
 
     /// All positions that are only foretold, what is needed last first.
     pub(crate) fn foretold_backwards(&self) -> Vec<u64> {
         let rows = self.rows.iter().filter(|(_, row)| self.is_only_foretold(row));
-        let mut positions: Vec<u64> = rows.flat_map(|(at, row)| row.all(*at)).collect();
+        let mut positions: Vec<u64> = rows.flat_map(|(at, row)| row.all(at)).collect();
         positions.sort_unstable_by(|a, b| b.cmp(a));
         positions
     }
 
     /// What has come for a position is dropped, to be fetched again.
     pub(crate) fn forget(&mut self, position: u64) {
-        if let Some(row) = self.rows.get_mut(&position) {
+        if let Some(row) = self.rows.get_mut(position) {
             row.record = None;
         } else if let Some(value) = self.value_mut(position) {
             value.fetched = None;
@@ -304,8 +315,8 @@ impl Books {
 
     /// Whether the batch has these samples, as an epoch that is run again may not.
     pub(crate) fn is(&self, batch: BatchKey, samples: &[(SampleId, Part)]) -> bool {
-        self.batches.get(&batch).is_some_and(|batch| {
-            let own = batch.positions.iter().map(|at| self.rows.get(at));
+        self.batches.get(nth(batch)).is_some_and(|batch| {
+            let own = batch.positions.iter().map(|at| self.rows.get(*at));
             batch.progress.is_none()
                 && batch.positions.len() == samples.len()
                 && own.zip(samples).all(|(row, (sample, _))| {
@@ -316,12 +327,12 @@ impl Books {
 
     /// The job of a batch that is in the books. Its rows that are complete by that.
     pub(crate) fn job(&mut self, batch: BatchKey, job: FrontJob) -> Vec<Complete> {
-        let Some(entered) = self.batches.get_mut(&batch) else { return Vec::new() };
+        let Some(entered) = self.batches.get_mut(nth(batch)) else { return Vec::new() };
         entered.progress = Some(job.progress);
         self.aside.retain(|aside| *aside != batch);
         let positions = entered.positions.clone();
         for ((number, (_, part)), at) in (0..).zip(job.rows).zip(&positions) {
-            if let Some(row) = self.rows.get_mut(at) {
+            if let Some(row) = self.rows.get_mut(*at) {
                 row.place = Place::Here(number, part);
             }
         }
@@ -335,15 +346,15 @@ impl Books {
             let row = *self.values.get(&position)?;
             return self.complete(row);
         }
-        self.rows.get_mut(&position)?.record = Some(bytes);
+        self.rows.get_mut(position)?.record = Some(bytes);
         self.complete(position)
     }
 
     /// The part of a row that has nothing but its job, needs nothing but its record, and all of whose bytes a request
     /// brings: that may receive into it, and gives it back ([`Self::given_back`], [`Self::received`]).
     pub(crate) fn lend(&mut self, position: u64) -> Option<(Part, LentBy)> {
-        let row = self.rows.get_mut(&position).filter(|row| row.record.is_none())?;
-        let progress = self.batches.get(&row.batch)?.progress.clone()?;
+        let row = self.rows.get_mut(position).filter(|row| row.record.is_none())?;
+        let progress = self.batches.get(nth(row.batch))?.progress.clone()?;
         let Place::Here(number, part) = &row.place else { return None };
         if part.len() != row.piece.extent.len as usize || !row.values.is_empty() {
             return None;
@@ -358,7 +369,7 @@ impl Books {
     /// A request brought nothing into the part it had. The row, if it has been waiting for that alone.
     pub(crate) fn given_back(&mut self, lent: LentBy, part: Part) -> Option<Complete> {
         let LentBy { position, progress } = lent;
-        match self.rows.get_mut(&position) {
+        match self.rows.get_mut(position) {
             Some(row) => {
                 if let Place::Lent(number) = row.place {
                     row.place = Place::Here(number, part);
@@ -388,14 +399,14 @@ impl Books {
     }
 
     fn complete(&mut self, position: u64) -> Option<Complete> {
-        let row = self.rows.get(&position)?;
+        let row = self.rows.get(position)?;
         row.record.as_ref()?;
         if row.missing_values().next().is_some() {
             return None;
         }
         let Place::Here(..) = row.place else { return None };
         let batch = row.batch;
-        let progress = self.batches.get(&batch)?.progress.clone()?;
+        let progress = self.batches.get(nth(batch))?.progress.clone()?;
         let Row { sample, piece, place, record, values, .. } = self.remove(position)?;
         let (Place::Here(row, part), Some(record)) = (place, record) else { return None };
         let values = values.into_iter().map(FetchedValue::from).collect();
@@ -404,10 +415,10 @@ impl Books {
 
     fn remove(&mut self, position: u64) -> Option<Row> {
         let row = self.take_out(position)?;
-        if let Some(batch) = self.batches.get_mut(&row.batch) {
+        if let Some(batch) = self.batches.get_mut(nth(row.batch)) {
             batch.left -= 1;
             if batch.left == 0 {
-                self.batches.remove(&row.batch);
+                self.batches.remove(nth(row.batch));
             }
         }
         Some(row)
@@ -415,7 +426,8 @@ impl Books {
 
     /// Takes out a batch that nobody wants any more. The positions that were left of it.
     pub(crate) fn withdraw(&mut self, batch: BatchKey) -> Vec<u64> {
-        let Some(Batch { positions, progress, .. }) = self.batches.remove(&batch) else {
+        let Some(Batch { positions, progress, .. }) = self.batches.remove(nth(batch))
+        else {
             return Vec::new();
         };
         self.aside.retain(|aside| *aside != batch);
@@ -442,8 +454,8 @@ impl Books {
     /// as well go.
     pub(crate) fn set_aside(&mut self, batch: BatchKey) -> Option<Vec<u64>> {
         let missing = self.missing(batch);
-        let of_batch = &self.batches.get(&batch)?.positions;
-        let mut rows = of_batch.iter().filter_map(|at| self.rows.get(at));
+        let of_batch = &self.batches.get(nth(batch))?.positions;
+        let mut rows = of_batch.iter().filter_map(|at| self.rows.get(*at));
         let has_come = |row: &Row| match &row.record {
             Some(Ok(Brought::Fetched(..)) | Err(_)) => true,
             Some(Ok(Brought::Cached(_))) | None => row.has_value(),
@@ -462,20 +474,20 @@ impl Books {
 
     /// Batches that are only foretold and that `is_wanted` says no longer are.
     pub(crate) fn unwanted(&self, is_wanted: impl Fn(BatchKey) -> bool) -> Vec<BatchKey> {
-        let batches = self.batches.iter().filter(|(key, batch)| {
-            batch.progress.is_none() && !is_wanted(**key) && !self.aside.contains(key)
+        let batches = self.batches.iter().map(|(_, batch)| batch).filter(|batch| {
+            let Batch { key, progress, .. } = batch;
+            progress.is_none() && !is_wanted(*key) && !self.aside.contains(key)
         });
-        batches.map(|(key, _)| *key).collect()
+        batches.map(|batch| batch.key).collect()
     }
 
     /// Batches whose job was revoked.
     pub(crate) fn revoked(&self) -> Vec<BatchKey> {
         let is_revoked = |progress: &Arc<Progress>| progress.is_revoked();
-        let batches = self
-            .batches
-            .iter()
-            .filter(|(_, batch)| batch.progress.as_ref().is_some_and(is_revoked));
-        batches.map(|(key, _)| *key).collect()
+        let batches = self.batches.iter().map(|(_, batch)| batch);
+        let revoked =
+            batches.filter(|batch| batch.progress.as_ref().is_some_and(is_revoked));
+        revoked.map(|batch| batch.key).collect()
     }
 }
 

@@ -4,10 +4,10 @@
 //! hedge besides receives into memory of its own, as does what the record cache is to keep.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::time::Instant;
 
 use bothends_core::fetch::{Piece, RequestId};
+use bothends_core::positions::PositionMap;
 use bothends_slots::Part;
 use bothends_storage::{Bytes, Fetch, Returned};
 
@@ -19,7 +19,7 @@ use super::{FetchStage, Way, cut};
 
 /// Parts of slots that requests have, by the tags of these.
 #[derive(Debug, Default)]
-pub(super) struct InPlace(HashMap<u64, LentBy>);
+pub(super) struct InPlace(PositionMap<LentBy>);
 
 /// A part that has come back.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl InPlace {
             Returned::Filled(_) => Content::Record,
             Returned::Unused(_) => Content::Nothing,
         };
-        let lent = self.0.remove(&tag)?;
+        let lent = self.0.remove(tag)?;
         let memory: Box<dyn Any> = returned.memory();
         let part = *memory.downcast().ok()?;
         Some(Back { lent, part, content })

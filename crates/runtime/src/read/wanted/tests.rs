@@ -66,7 +66,7 @@ fn what_nobody_foretold_comes_before_what_somebody_did() {
     for batch in 400..500 {
         books.urgent(key(batch), with_captions());
     }
-    let all = books.rows.keys().chain(books.values.keys());
+    let all = books.rows.iter().map(|(at, _)| at).chain(books.values.keys().copied());
     assert_eq!(all.collect::<HashSet<_>>().len(), 1 + 2 * 399 + 4 * 100);
 }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 use bothends_core::sample::Extent;
 use bothends_storage::Bytes;
 
-use super::{BatchKey, Books, Brought, Fetched, Needed, Row};
+use super::{BatchKey, Books, Brought, Fetched, Needed, Row, nth};
 
 /// A wanted value.
 #[derive(Debug)]
@@ -105,19 +105,19 @@ impl Books {
     }
 
     pub(super) fn value(&self, position: u64) -> Option<&Value> {
-        let row = self.rows.get(self.values.get(&position)?)?;
+        let row = self.rows.get(*self.values.get(&position)?)?;
         row.values.iter().find(|value| value.position == position)
     }
 
     pub(super) fn value_mut(&mut self, position: u64) -> Option<&mut Value> {
-        let row = self.rows.get_mut(self.values.get(&position)?)?;
+        let row = self.rows.get_mut(*self.values.get(&position)?)?;
         row.values.iter_mut().find(|value| value.position == position)
     }
 
     /// The batch of the value at a position that has no room yet, and how many bytes it needs.
     pub(crate) fn needs_room(&self, position: u64) -> Option<(BatchKey, u64)> {
         let value = self.value(position).filter(|value| value.room != Room::Reserved)?;
-        let row = self.rows.get(self.values.get(&position)?)?;
+        let row = self.rows.get(*self.values.get(&position)?)?;
         Some((row.batch, u64::from(value.extent.len)))
     }
 
@@ -138,10 +138,10 @@ impl Books {
     /// Nothing is reserved for the values of a batch any more. Positions of those that had room, for which it is to be asked
     /// for again; none for the batch of a job, which waits for nothing that nobody requests.
     pub(crate) fn forget_room(&mut self, batch: BatchKey) -> Vec<u64> {
-        let batch = self.batches.get(&batch).filter(|batch| batch.progress.is_none());
+        let batch = self.batches.get(nth(batch)).filter(|batch| batch.progress.is_none());
         let mut had_room = Vec::new();
         for at in batch.into_iter().flat_map(|batch| &batch.positions) {
-            let values = self.rows.get_mut(at).map(|row| row.values.iter_mut());
+            let values = self.rows.get_mut(*at).map(|row| row.values.iter_mut());
             for value in values.into_iter().flatten() {
                 if value.room == Room::Reserved {
                     value.room = Room::Unknown;
@@ -154,8 +154,11 @@ impl Books {
 
     /// Positions of values of a batch that had no room.
     pub(crate) fn without_room(&self, batch: BatchKey) -> Vec<u64> {
-        let positions = self.batches.get(&batch).map(|batch| batch.positions.iter());
-        let rows = positions.into_iter().flatten().filter_map(|at| self.rows.get(at));
+        if !self.has_values() {
+            return Vec::new();
+        }
+        let positions = self.batches.get(nth(batch)).map(|batch| batch.positions.iter());
+        let rows = positions.into_iter().flatten().filter_map(|at| self.rows.get(*at));
         let values = rows.flat_map(|row| row.values.iter());
         let without = values.filter(|value| value.room == Room::None);
         let mut without: Vec<u64> = without.map(|value| value.position).collect();
@@ -174,7 +177,7 @@ impl Books {
 
     /// Takes a row out with the positions of its values.
     pub(super) fn take_out(&mut self, position: u64) -> Option<Row> {
-        let row = self.rows.remove(&position)?;
+        let row = self.rows.remove(position)?;
         for value in &row.values {
             self.values.remove(&value.position);
         }
