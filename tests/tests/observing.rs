@@ -395,8 +395,10 @@ fn metrics_are_live_and_as_prometheus_wants_them() -> Result<()> {
 fn frame_has(top: &mut Command, lines: &[&str]) -> Result<()> {
     let mut frame = String::new();
     let has_all = || {
-        let ran = programs::run(top, PATIENCE).map(|it| it.stdout).unwrap_or_default();
-        frame = String::from_utf8_lossy(&ran).into_owned();
+        let ran = programs::run(top, PATIENCE).map(|it| String::from_utf8(it.stdout));
+        frame = format!("{ran:?}");
+        let Ok(Ok(said)) = ran else { return false };
+        frame = said;
         let has = |line: &&str| frame.lines().any(|it| it.starts_with(*line));
         lines.iter().all(has)
     };

@@ -9,8 +9,8 @@
 //!
 //! All share the names of things (`ids`), the names of settings in messages (`setting`), the guess at
 //! which name was meant (`nearest`), the layout of text for people (`line`, `columns`, `width`), maps by
-//! consecutive numbers (`positions`), and the one source of random numbers (`philox`). The file of each part says how to read it. Modules are re-exported
-//! under their own names (`core::recipe`, `core::plan`).
+//! consecutive numbers (`positions`), and the one source of random numbers (`philox`). The file of each
+//! part says how to read it. Modules are re-exported under their own names (`core::recipe`, `core::plan`).
 
 pub mod ids;
 pub mod nearest;

@@ -1,9 +1,9 @@
 //! A map and a set whose keys are mostly consecutive numbers: positions of rows, and names that are counted up.
 //!
 //! A block has the entries of 64 consecutive numbers, and a mask that says which of them are there. Blocks are found by
-//! binary search, and there are few of them: an entry is a few steps away, in memory that is at hand. A `BTreeMap` of
-//! thousands of positions takes twice as long (docs/measured.md). Keys that are far from all others are right, too, and
-//! take a block each.
+//! binary search: where keys are dense there are few of them, and an entry is a few steps away. A fetch queue and its
+//! books with trees of all positions take more time for a record (docs/measured.md). Keys that are far from all others
+//! work as well, and take a block each.
 
 use std::collections::VecDeque;
 
@@ -177,7 +177,7 @@ pub struct PositionMap<T> {
 struct Block<T> {
     /// Which entries are there.
     mask: u64,
-    /// As far as there has been any: a block may have one only.
+    /// Up to the highest there has been, as many blocks have only their first.
     entries: Vec<Option<T>>,
 }
 

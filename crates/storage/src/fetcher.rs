@@ -225,8 +225,9 @@ impl Fetcher {
         }
     }
 
-    /// Adds all answers that are there, waiting at most `timeout` for the first of them: [`poll`](Self::poll) asks the
-    /// system each time whether the process is still the fetcher's own.
+    /// Adds all answers that are there, and waits at most `timeout` for the first. Cheaper than [`poll`](Self::poll) for
+    /// each of them, which asks the system every time whether this is still the fetcher's own process. Where it is not,
+    /// it adds one failure at a time.
     pub fn poll_all(&mut self, timeout: Duration, answers: &mut Vec<Fetched>) {
         if self.crew.is_elsewhere() {
             answers.extend(self.poll(timeout));
@@ -271,10 +272,9 @@ impl Fetcher {
             Err(TryRecvError::Empty) => {}
         }
         let now = Instant::now();
-        // As long as a channel waits that has no end to its wait.
-        let forever = now + Duration::from_secs(1 << 30);
+        let endless = now + progress::ENDLESS;
         let until =
-            until.get_or_insert_with(|| now.checked_add(timeout).unwrap_or(forever));
+            until.get_or_insert_with(|| now.checked_add(timeout).unwrap_or(endless));
         self.answers.recv_timeout(until.saturating_duration_since(now))
     }
 
@@ -349,12 +349,13 @@ async fn serve(
 async fn one(
     objects: &dyn Objects,
     fetch: &Fetch,
-    (progress, timer): (&Progress, &mut Timer),
+    progress: &Progress,
+    timer: &mut Timer,
 ) -> Result<Bytes, StorageError> {
     let ranges = [fetch.range.clone()];
     let mut arrivals =
         objects.get_ranges(&fetch.object, &ranges, fetch.expected.as_ref());
-    match progress.unless_silent((timer, fetch.timeout), arrivals.next()).await {
+    match progress.unless_silent(timer, fetch.timeout, arrivals.next()).await {
         Some(Some((_, result))) => result,
         Some(None) => {
             let why =

@@ -323,7 +323,7 @@ impl View {
         // A file of this machine is read by one call, which says nothing until it is over.
         let is_local = self.objects.local(path).is_some();
         let silent = if is_local { after } else { SILENT };
-        let arrived = progress.unless_silent((&mut timer, silent), arrivals.next());
+        let arrived = progress.unless_silent(&mut timer, silent, arrivals.next());
         let arrived = tokio::time::timeout(after, arrived).await;
         match arrived.map_err(|_| timed_out(after))?.ok_or_else(|| timed_out(silent))? {
             Some((_, result)) => result,

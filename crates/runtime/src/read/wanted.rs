@@ -41,7 +41,8 @@ const STRIDE: u64 = 1 << 32;
 /// The rows that are wanted.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
-    rows: PositionMap<Row>,
+    /// Boxed, as the positions of values lie between those of rows.
+    rows: PositionMap<Box<Row>>,
     /// The positions of rows' values, and those of their rows.
     values: BTreeMap<u64, u64>,
     /// By [`nth`].
@@ -254,7 +255,7 @@ impl Books {
             let Needed { sample, piece, .. } = row;
             let place = Place::None;
             let row = Row { batch, sample, piece, place, record: None, values };
-            self.rows.insert(position, row);
+            self.rows.insert(position, Box::new(row));
         }
         let entered = Batch { key: batch, positions, left, progress: None };
         self.batches.insert(nth(batch), entered);
@@ -407,13 +408,13 @@ impl Books {
         let Place::Here(..) = row.place else { return None };
         let batch = row.batch;
         let progress = self.batches.get(nth(batch))?.progress.clone()?;
-        let Row { sample, piece, place, record, values, .. } = self.remove(position)?;
+        let Row { sample, piece, place, record, values, .. } = *self.remove(position)?;
         let (Place::Here(row, part), Some(record)) = (place, record) else { return None };
         let values = values.into_iter().map(FetchedValue::from).collect();
         Some(Complete { position, progress, row, sample, part, piece, record, values })
     }
 
-    fn remove(&mut self, position: u64) -> Option<Row> {
+    fn remove(&mut self, position: u64) -> Option<Box<Row>> {
         let row = self.take_out(position)?;
         if let Some(batch) = self.batches.get_mut(nth(row.batch)) {
             batch.left -= 1;
@@ -460,7 +461,7 @@ impl Books {
             Some(Ok(Brought::Fetched(..)) | Err(_)) => true,
             Some(Ok(Brought::Cached(_))) | None => row.has_value(),
         };
-        if !rows.any(has_come) {
+        if !rows.any(|row| has_come(row)) {
             return None;
         }
         self.aside.push(batch);
@@ -478,7 +479,10 @@ impl Books {
             let Batch { key, progress, .. } = batch;
             progress.is_none() && !is_wanted(*key) && !self.aside.contains(key)
         });
-        batches.map(|batch| batch.key).collect()
+        let mut unwanted: Vec<_> = batches.map(|batch| batch.key).collect();
+        // Of those that are set aside together, what is needed last is dropped first.
+        unwanted.reverse();
+        unwanted
     }
 
     /// Batches whose job was revoked.

@@ -206,21 +206,33 @@ mod tests {
     #[test]
     fn who_knows_what_a_name_stood_for_hardly_waits_for_a_silent_resolver() {
         run(async {
-            let (names, n_asked, _answers) = silent();
-            let (name, old) = (("store".to_owned(), 1), "127.0.0.1:1".parse().unwrap());
-            names.know(name.clone(), &[old], Instant::now() - 2 * KNOWN_FOR);
-            let asked = names.addresses("store", 1);
-            let found = tokio::time::timeout(PATIENCE, asked).await.unwrap().unwrap();
-            assert_eq!(*found, [old]);
-            // The next one does not wait at all.
-            let found = names.addresses("store", 1).now_or_never().unwrap().unwrap();
-            assert_eq!(*found, [old]);
-            is_asked(&n_asked, 1).await;
-            // It does not keep other names from being looked up.
-            let other = tokio::time::timeout(WAIT, names.addresses("other", 1)).await;
-            assert!(other.is_err());
-            is_asked(&n_asked, 2).await;
+            let (mut n_left, mut took) = (4, Duration::MAX);
+            // A busy machine may add to the wait, but not each time.
+            while took >= 4 * WAIT {
+                assert!(n_left > 0, "{took:?}");
+                n_left -= 1;
+                let began = Instant::now();
+                asks_a_silent_resolver().await;
+                took = began.elapsed();
+            }
         });
+    }
+
+    async fn asks_a_silent_resolver() {
+        let (names, n_asked, _answers) = silent();
+        let (name, old) = (("store".to_owned(), 1), "127.0.0.1:1".parse().unwrap());
+        names.know(name.clone(), &[old], Instant::now() - 2 * KNOWN_FOR);
+        let asked = names.addresses("store", 1);
+        let found = tokio::time::timeout(PATIENCE, asked).await.unwrap().unwrap();
+        assert_eq!(*found, [old]);
+        // The next one does not wait at all.
+        let found = names.addresses("store", 1).now_or_never().unwrap().unwrap();
+        assert_eq!(*found, [old]);
+        is_asked(&n_asked, 1).await;
+        // It does not keep other names from being looked up.
+        let other = tokio::time::timeout(WAIT, names.addresses("other", 1)).await;
+        assert!(other.is_err());
+        is_asked(&n_asked, 2).await;
     }
 
     #[test]

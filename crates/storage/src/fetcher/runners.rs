@@ -105,7 +105,7 @@ fn inside(state: &Mutex<State>) -> MutexGuard<'_, State> {
 async fn carry_out(objects: &dyn Objects, begun: Begun, timer: &mut Timer) {
     let Begun { work: Work { fetch, shared, .. }, mut told, registration } = begun;
     let asked = async {
-        let asked = one(objects, &fetch, (&shared.progress, timer));
+        let asked = one(objects, &fetch, &shared.progress, timer);
         match &shared.lent {
             Some(lent) => lent.during(asked).await,
             None => asked.await,

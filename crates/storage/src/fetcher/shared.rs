@@ -112,7 +112,7 @@ async fn serve(objects: Arc<dyn Objects>, mut orders: mpsc::UnboundedReceiver<Or
             Order::Fetch(fetch, answer) => {
                 drop(tokio::spawn(async move {
                     let (progress, mut timer) = (Progress::default(), Timer::new());
-                    let asked = one(&*objects, &fetch, (&progress, &mut timer));
+                    let asked = one(&*objects, &fetch, &progress, &mut timer);
                     answered(answer, asked).await;
                 }));
             }

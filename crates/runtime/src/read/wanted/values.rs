@@ -176,7 +176,7 @@ impl Books {
     }
 
     /// Takes a row out with the positions of its values.
-    pub(super) fn take_out(&mut self, position: u64) -> Option<Row> {
+    pub(super) fn take_out(&mut self, position: u64) -> Option<Box<Row>> {
         let row = self.rows.remove(position)?;
         for value in &row.values {
             self.values.remove(&value.position);

@@ -1,6 +1,6 @@
 //! Where pending ranges lie in their objects, so that neighbours are found.
 //!
-//! Most objects have one range that is wanted, as where each record is an object. Shards have thousands.
+//! Where each record is an object, an object has one pending range; a shard has thousands.
 
 use std::collections::{BTreeMap, HashMap};
 
