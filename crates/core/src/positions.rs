@@ -177,7 +177,7 @@ pub struct PositionMap<T> {
 struct Block<T> {
     /// Which entries are there.
     mask: u64,
-    /// Up to the highest there has been, as many blocks have only their first.
+    /// Up to the highest there has been: many blocks have only their first.
     entries: Vec<Option<T>>,
 }
 

@@ -138,7 +138,7 @@ pub struct FetchQueue {
     /// Those of the items that have not arrived.
     missing: PositionSet,
     awaited: Option<u64>,
-    /// By their names, as what is sent.
+    /// By their names, like `sent`.
     groups: PositionMap<Group>,
     sent: PositionMap<Sent>,
     timeouts: BTreeSet<(Ns, RequestId)>,

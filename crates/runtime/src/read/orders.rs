@@ -403,6 +403,17 @@ mod tests {
     }
 
     #[test]
+    fn of_batches_that_are_set_aside_together_the_last_gives_way_first() {
+        let mut world = World::new(2);
+        world.foretell(&[0, 1]);
+        world.answer();
+        world.foretell(&[]);
+        world.foretell(&[2]);
+        assert_eq!(world.job(0), all_of(0), "it was kept");
+        assert!(!world.orders.books.has(key(1)));
+    }
+
+    #[test]
     fn a_batch_that_nobody_foretold_is_fetched_at_once_though_all_room_is_taken() {
         let mut world = World::new(3);
         world.foretell(&[5, 6, 7, 8]);

@@ -473,14 +473,14 @@ impl Books {
         &self.aside
     }
 
-    /// Batches that are only foretold and that `is_wanted` says no longer are.
+    /// Batches that are only foretold and that `is_wanted` says no longer are. What is needed last comes first: of those that
+    /// are set aside together, it is dropped first.
     pub(crate) fn unwanted(&self, is_wanted: impl Fn(BatchKey) -> bool) -> Vec<BatchKey> {
         let batches = self.batches.iter().map(|(_, batch)| batch).filter(|batch| {
             let Batch { key, progress, .. } = batch;
             progress.is_none() && !is_wanted(*key) && !self.aside.contains(key)
         });
         let mut unwanted: Vec<_> = batches.map(|batch| batch.key).collect();
-        // Of those that are set aside together, what is needed last is dropped first.
         unwanted.reverse();
         unwanted
     }

@@ -88,7 +88,7 @@ impl Timer {
         self.0.as_mut().reset(until);
     }
 
-    /// Also where the answer has used up what the task may do at a time: it would never be late.
+    /// Also where the answer has used up what the task may do at a time: such an answer would never be late otherwise.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         pin!(unconstrained(self.0.as_mut())).poll(context)
     }

@@ -439,7 +439,7 @@ mod tests {
             }
         }
         // Nobody waits for what runs on without its output.
-        let line = "sleep 600 > /dev/null & echo text";
+        let line = "sleep 120 > /dev/null & echo text";
         assert_eq!(printed(line, 12 * within).unwrap(), "text\n");
     }
 
