@@ -68,8 +68,8 @@ impl Fetched {
 ///
 /// # Contract
 ///
-/// 1. Every fetch that is submitted is answered exactly once by [`poll`](Self::poll), in any order, unless it is
-///    cancelled; with an error once the store has been silent for its timeout.
+/// 1. Every fetch that is submitted is answered exactly once by [`poll`](Self::poll) or [`poll_all`](Self::poll_all), in
+///    any order, unless it is cancelled; with an error once the store has been silent for its timeout.
 /// 2. A cancelled fetch is not answered; its request ends.
 /// 3. A destination comes back once nobody writes into it: with the answer, or from [`returned`](Self::returned) where its
 ///    fetch was cancelled.
@@ -182,7 +182,8 @@ impl Fetcher {
         }
     }
 
-    /// The destination of a cancelled fetch, with its tag; [`poll`](Self::poll) notices when it comes back.
+    /// The destination of a cancelled fetch, with its tag; [`poll`](Self::poll) and
+    /// [`poll_all`](Self::poll_all) notice when it comes back.
     pub fn returned(&mut self) -> Option<(u64, Box<dyn Destination>)> {
         self.returned.pop_front()
     }
