@@ -270,21 +270,7 @@ impl Deal {
         &self,
         consumer: u32,
     ) -> impl Iterator<Item = Result<Batch, RuntimeError>> + use<'_> {
-        let mut has_failed = false;
-        std::iter::from_fn(move || {
-            while !has_failed {
-                match self.poll(consumer, PATIENCE) {
-                    Ok(Polled::Batch(batch)) => return Some(Ok(batch)),
-                    Ok(Polled::Pending) => {}
-                    Ok(Polled::End) => return None,
-                    Err(error) => {
-                        has_failed = true;
-                        return Some(Err(error));
-                    }
-                }
-            }
-            None
-        })
+        Polled::batches(move || self.poll(consumer, PATIENCE))
     }
 
     /// Waits for a batch of the epoch with the table free, and puts it down for whose turn it
