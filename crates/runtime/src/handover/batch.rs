@@ -114,7 +114,8 @@ impl BatchHeader {
         self.further.as_deref().map_or(&[], |further| &further.columns)
     }
 
-    /// Bytes of one sample as delivered, from a row to the next; on average at most where each has its own ([`Self::row_starts`]).
+    /// Bytes of one sample as delivered, from a row to the next; on average at most where each has its own
+    /// ([`Self::row_starts`]).
     #[must_use]
     pub fn sample_bytes(&self) -> usize {
         self.sample_bytes

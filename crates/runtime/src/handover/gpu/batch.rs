@@ -29,7 +29,8 @@ impl Deref for GpuBatch {
 
 impl GpuBatch {
     /// Where the first row begins in the device's memory, at a multiple of 256 bytes; the others follow,
-    /// [`BatchHeader::sample_bytes`] apart. Whoever owns the batch may read and write there, on streams that it was lent to.
+    /// [`BatchHeader::sample_bytes`] apart. Whoever owns the batch may read and write there, on streams that it was
+    /// lent to.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.memory.address().0

@@ -98,7 +98,8 @@ impl GpuDeal {
                     if left.is_zero() {
                         return Ok(GpuPolled::Pending);
                     }
-                    self.feed.wait_for_slot(left.min(PATIENCE));
+                    let wait = || self.feed.wait_for_slot(left.min(PATIENCE));
+                    self.deal.waiting_for_slot(wait);
                 }
                 Next::Nothing => {
                     match self.deal.poll_ahead(consumer, self.feed.at_most(left)) {
