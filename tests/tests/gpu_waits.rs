@@ -191,6 +191,39 @@ fn a_consumer_is_told_where_what_it_gave_back_is_lost() -> Result<()> {
     Ok(())
 }
 
+/// The wait for a slot on the device is booked, and only while the consumer is in a call: it is the consumer's own,
+/// which has kept them all until it was told.
+#[test]
+fn a_wait_for_a_slot_on_the_device_is_booked() -> Result<()> {
+    let (fake, target) = still();
+    let mut loader = open(&json!({}))?;
+    let deal = loader.begin_on(&target, 1)?;
+    let (mut kept, mut is_told, mut in_calls) = (Vec::new(), false, Duration::ZERO);
+    loop {
+        let began = Instant::now();
+        let polled = deal.poll(0, DEADLINE);
+        in_calls += began.elapsed();
+        fake.run_all();
+        match polled {
+            Ok(GpuPolled::Batch(batch)) if !is_told => kept.push(batch),
+            Ok(GpuPolled::Batch(_)) => {}
+            Ok(GpuPolled::End) => break,
+            Ok(GpuPolled::Pending) => bail!("no batch in {DEADLINE:?}"),
+            Err(RuntimeError::Starved { .. }) if !is_told => is_told = true,
+            Err(error) => bail!("{error}"),
+        }
+        if is_told {
+            kept.clear();
+        }
+    }
+    ensure!(is_told, "nothing was missing");
+    let stall = loader.stats().stall;
+    // It is told after two seconds.
+    ensure!(stall.consumer > 1.8, "{stall:?}");
+    ensure!(stall.total() <= in_calls.as_secs_f64() + 1e-6, "{stall:?}: {in_calls:?}");
+    Ok(())
+}
+
 /// A device that keeps them for longer than any step is late, wherever they are.
 #[test]
 fn a_device_that_never_gives_them_back_is_late() -> Result<()> {

@@ -3,7 +3,8 @@
 //!
 //! The loader books waits on a clock of its own, the loop round the steps times the consumer's work
 //! between them, and the idle time is measured apart from both: a wait that nobody books is missing
-//! from the sum, and one that is booked twice is too much in it.
+//! from the sum, and one that is booked twice is too much in it. Waits for memory on a GPU, which `run` does not
+//! deliver to, are in `gpu_waits.rs`.
 
 #![allow(clippy::unwrap_used, reason = "these functions are all tests")]
 

@@ -51,16 +51,16 @@
 // other crate of ours. `tests/embedding.rs` says it all by name.
 pub use bothends_core::{digest, ids, objective, order, plan, recipe, select, tensor};
 pub use bothends_runtime::{
-    Audits, BadPolicy, Batch, BlockCacheStats, CacheSize, Card, Consumer, ConsumerStream,
-    Damaged, DamagedSample, Deal, Dealt, DecompressingWatch, Deliver, DeviceSpec,
-    DeviceStats, Driver, ErrorKind, FetchBounds, FetchWaits, Fetches, FieldColumn,
-    FieldKind, GpuBatch, GpuDeal, GpuError, GpuPath, GpuPolled, GpuTarget, Gpus,
-    Insecure, JobTerms, JoinLabels, Loader, LoaderStats, MemoryBudget, MixStop, Mixed,
-    MixedData, MixedSource, Notes, Number, Objects, PageCacheUse, PathReport, Polled,
-    RankConfig, Ranks, ReadConfig, ReaderKind, RecordCacheUse, Records, Redecode,
-    Redecoder, Replacement, Row, RunConfig, RuntimeError, Share, SideIndexStats,
-    SideIndexUse, Skipped, SourceSamples, Sources, Stall, Step, Supplied, SuppliedFile,
-    TlsFiles, Unread, Usage, options, options_among,
+    Audits, BadPolicy, Batch, BatchHeader, BlockCacheStats, CacheSize, Card, Consumer,
+    ConsumerStream, Damaged, DamagedSample, Deal, Dealt, DecompressingWatch, Deliver,
+    DeviceSpec, DeviceStats, Driver, ErrorKind, FetchBounds, FetchWaits, Fetches,
+    FieldColumn, FieldKind, FieldType, GpuBatch, GpuDeal, GpuError, GpuPath, GpuPolled,
+    GpuTarget, Gpus, Insecure, JobTerms, JoinLabels, Loader, LoaderStats, MemoryBudget,
+    MixStop, Mixed, MixedData, MixedSource, Notes, Number, Objects, PageCacheUse,
+    PathReport, Polled, RankConfig, Ranks, ReadConfig, ReaderKind, RecordCacheUse,
+    Records, Redecode, Redecoder, Replacement, Row, RunConfig, RuntimeError, Share,
+    SideIndexStats, SideIndexUse, Skipped, SourceSamples, Sources, Stall, Step, Supplied,
+    SuppliedFile, TlsFiles, Unread, Usage, options, options_among,
 };
 
 /// The page that the registry shows; its program is tested with those above.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bothends_runtime::{Dealt, GpuPolled, Home, Polled};
+use bothends_runtime::{Dealt, Home, Polled};
 
 use crate::batch::be_batch;
 use crate::held::{Form, release};
@@ -76,13 +76,13 @@ pub extern "C" fn be_epoch_next(
             let left = patience.saturating_sub(began.elapsed());
             let look = if epoch.form.sweep() { SHORT_LOOK } else { LOOK };
             match epoch.poll(consumer, left.min(look))? {
-                Looked::Batch(batch) => {
+                Polled::Batch(batch) => {
                     *out = Some(batch);
                     return Ok(be_status::BE_BATCH);
                 }
-                Looked::End => return Ok(be_status::BE_END),
-                Looked::Nothing if left > look => {}
-                Looked::Nothing => return Ok(be_status::BE_PENDING),
+                Polled::End => return Ok(be_status::BE_END),
+                Polled::Pending if left > look => {}
+                Polled::Pending => return Ok(be_status::BE_PENDING),
             }
         }
     })
@@ -120,29 +120,20 @@ impl be_epoch {
         Self { home: Home::here(), dealt, consumers, form, is_cancelled }
     }
 
-    fn poll(&self, consumer: u32, patience: Duration) -> Result<Looked, Refusal> {
-        Ok(match &self.dealt {
-            Dealt::Host(deal) => match deal.poll(consumer, patience)? {
-                Polled::Batch(batch) => {
-                    Looked::Batch(Box::new(be_batch::new(self.home, batch, &self.form)))
-                }
-                Polled::End => Looked::End,
-                Polled::Pending => Looked::Nothing,
-            },
-            Dealt::Gpu(deal) => match deal.poll(consumer, patience)? {
-                GpuPolled::Batch(batch) => Looked::Batch(Box::new(be_batch::on_gpu(
-                    self.home, batch, &self.form,
-                ))),
-                GpuPolled::End => Looked::End,
-                GpuPolled::Pending => Looked::Nothing,
-            },
-        })
+    fn poll(
+        &self,
+        consumer: u32,
+        patience: Duration,
+    ) -> Result<Polled<Box<be_batch>>, Refusal> {
+        let (home, form) = (self.home, &self.form);
+        let polled = match &self.dealt {
+            Dealt::Host(deal) => {
+                deal.poll(consumer, patience)?.map(|it| be_batch::new(home, it, form))
+            }
+            Dealt::Gpu(deal) => {
+                deal.poll(consumer, patience)?.map(|it| be_batch::on_gpu(home, it, form))
+            }
+        };
+        Ok(polled.map(Box::new))
     }
-}
-
-/// The result of looking for the next batch.
-enum Looked {
-    Batch(Box<be_batch>),
-    Nothing,
-    End,
 }

@@ -10,6 +10,8 @@ mod builder;
 mod column;
 
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use bothends_core::sample::{Extent, FileIdx};
 
@@ -149,13 +151,18 @@ impl FieldPlace<'_> {
     }
 }
 
+/// What a field is called, and what its values are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldType {
+    name: Arc<str>,
+    kind: FieldKind,
+    shape: Option<Arc<[u32]>>,
+}
+
 /// One field of all samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    name: String,
-    kind: FieldKind,
-    /// The shape that every value has; `None` where they differ, and of bytes and text.
-    shape: Option<Vec<u32>>,
+    field_type: FieldType,
     parts: Vec<Part>,
 }
 
@@ -168,26 +175,36 @@ struct Part {
     places: Places,
 }
 
-impl Field {
+impl FieldType {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What its values are.
+    /// What its values are. Numbers are little-endian.
     #[must_use]
     pub fn kind(&self) -> FieldKind {
         self.kind
     }
 
-    /// The shape that the value of every sample of the data set has: `[]` for one number. `None` where values
-    /// differ in length, and always for bytes and text.
+    /// The shape that the value of every sample of the data set has, `[]` for one number: then the values of
+    /// all rows are one array. `None` where they differ in length, and for bytes and text.
     #[must_use]
     pub fn shape(&self) -> Option<&[u32]> {
         self.shape.as_deref()
     }
+}
 
+impl Deref for Field {
+    type Target = FieldType;
+
+    fn deref(&self) -> &Self::Target {
+        &self.field_type
+    }
+}
+
+impl Field {
     /// Where the value of the record with this number is; an empty value beyond the last.
     #[must_use]
     pub fn place(&self, row: u64) -> FieldPlace<'_> {
@@ -264,8 +281,8 @@ impl Fields {
                 joined_parts.push(Part { start, places });
                 start += n_rows;
             }
-            let (name, kind) = (field.name.clone(), field.kind);
-            joined.push(Field { name, kind, shape, parts: joined_parts });
+            let field_type = FieldType { shape, ..field.field_type.clone() };
+            joined.push(Field { field_type, parts: joined_parts });
         }
         Ok(Self(joined))
     }

@@ -30,7 +30,8 @@ pub mod store;
 pub use bothends_core::recipe::RecordShape;
 pub use error::DatasetError;
 pub use fields::{
-    Ask, Field, FieldKind, FieldPlace, Fields, FieldsBuilder, NamedField, Number,
+    Ask, Field, FieldKind, FieldPlace, FieldType, Fields, FieldsBuilder, NamedField,
+    Number,
 };
 pub use formats::{
     Codec, Decompression, Format, Found, Step, Treatment, find, find_fields,

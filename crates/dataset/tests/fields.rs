@@ -256,7 +256,7 @@ fn lists_are_arrays_where_all_are_as_long_and_ragged_else() {
 fn several_fields_come_in_the_order_in_which_they_are_asked_for_and_all_are_listed() {
     let storage = stored("fields-mds");
     let found = find_fields(&storage, "fields-mds", ask(&["score", "caption"])).unwrap();
-    let names: Vec<_> = found.fields.iter().map(Field::name).collect();
+    let names: Vec<_> = found.fields.iter().map(|field| field.name()).collect();
     assert_eq!(names, ["score", "caption"]);
     assert!(found.fields.memory_bytes() <= N * (4 + 16), "extents and numbers");
     let found = find_fields(&storage, "fields-mds", Ask::Names).unwrap();

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 /// consumer's work between its steps as timed by the loop around them. Every moment has exactly one
 /// cause, so the sum is the consumer's idle time
 /// ([`AcceleratorResult::idle_s`](crate::AcceleratorResult::idle_s)), which is measured separately.
+///
+/// Where several consumers share an epoch, one of them at a time waits for the loader, whoever's batch is next, and
+/// that time counts once. The others' waits meanwhile do not count, nor does a wait for a consumer that has not
+/// come for its batch yet. Waits for memory on a GPU count for each consumer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stall {
@@ -25,7 +29,7 @@ pub struct Stall {
     /// slot in which it is delivered. The host's workers write this format directly.
     pub copy: f64,
     /// The consumer itself: its work between the steps (digests, checkpoints, observers), and waits
-    /// for slots that it kept.
+    /// for slots that it kept, or that its GPU had not finished with, on the host and on the GPU.
     pub consumer: f64,
 }
 

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bothends_core::ids::Prong;
 use bothends_core::tensor::{Dtype, Layout, Output, SampleShape};
 use bothends_runtime::{
-    Batch as Delivered, FieldColumn, FieldKind, GpuBatch, GpuTarget, Home, Number, Row,
-    Sources, soft_labels,
+    Batch as Delivered, BatchHeader, FieldColumn, FieldKind, GpuBatch, GpuTarget, Home,
+    Number, Row, Sources,
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -51,49 +51,25 @@ impl Form {
 
     /// A batch as Python gets it.
     pub(crate) fn batch(&self, batch: Delivered) -> Batch {
-        let (rows, view_bytes) = (batch.rows().to_vec(), batch.view_bytes().to_vec());
-        let (index, sample_bytes) = (batch.index.0, batch.sample_bytes());
-        let (prong, further) = (batch.prong, Further::of(&batch));
+        let header = BatchHeader::clone(&batch);
         let is_free = self.held.load(Ordering::Relaxed) < self.may_hold;
         let held = Held::new(batch, &self.held);
         let memory = match is_free {
             true => Memory::Slot(Lease::new(held, self.gpu.clone(), self.home)),
             false => Memory::of(held.batch().bytes()),
         };
-        let (memory, small) = (Arc::new(memory), Small::new());
-        let form = self.clone();
-        Batch {
-            form,
-            memory,
-            rows,
-            further,
-            view_bytes,
-            sample_bytes,
-            index,
-            prong,
-            small,
-        }
+        self.batch_in(memory, header)
     }
 
     /// A batch on a GPU as Python gets it.
     pub(crate) fn gpu_batch(&self, batch: GpuBatch) -> Batch {
-        let (rows, view_bytes) = (batch.rows().to_vec(), batch.view_bytes().to_vec());
-        let (index, sample_bytes) = (batch.index.0, batch.sample_bytes());
-        let (fields, starts) = (batch.fields().to_vec(), None);
-        let (prong, further) = (batch.prong, Further { fields, starts });
-        let memory = Arc::new(Memory::Gpu(Loan::new(batch, self.home)));
-        let (form, small) = (self.clone(), Small::new());
-        Batch {
-            form,
-            memory,
-            rows,
-            further,
-            view_bytes,
-            sample_bytes,
-            index,
-            prong,
-            small,
-        }
+        let header = BatchHeader::clone(&batch);
+        self.batch_in(Memory::Gpu(Loan::new(batch, self.home)), header)
+    }
+
+    fn batch_in(&self, memory: Memory, header: BatchHeader) -> Batch {
+        let (form, memory) = (self.clone(), Arc::new(memory));
+        Batch { form, memory, header, small: Small::new() }
     }
 
     /// Returns the memory that the GPU no longer uses; true if it still uses some.
@@ -107,27 +83,8 @@ impl Form {
 pub(crate) struct Batch {
     form: Form,
     memory: Arc<Memory>,
-    rows: Vec<Row>,
-    further: Further,
-    view_bytes: Vec<usize>,
-    sample_bytes: usize,
-    index: u32,
-    prong: Prong,
+    header: BatchHeader,
     small: Small,
-}
-
-/// What only some batches have.
-struct Further {
-    fields: Vec<FieldColumn>,
-    /// Where rows begin, and the last one ends, that are of their own length.
-    starts: Option<Vec<usize>>,
-}
-
-impl Further {
-    fn of(batch: &Delivered) -> Self {
-        let starts = batch.row_starts().map(<[usize]>::to_vec);
-        Self { fields: batch.fields().to_vec(), starts }
-    }
 }
 
 /// The arrays with a few bytes per row, each made once, on first use.
@@ -155,20 +112,20 @@ impl Batch {
     /// rows × height × width × channels.
     #[getter]
     fn views(&self) -> Vec<Array> {
-        if let Some(starts) = &self.further.starts {
+        if let Some(starts) = self.header.row_starts() {
             let len = count(starts.last().copied().unwrap_or(0));
             let view = View::dense(Element::U8, vec![len]);
             return vec![Array { memory: Arc::clone(&self.memory), view }];
         }
         let element = self.form.element();
-        let row = count(self.sample_bytes / element.size());
+        let row = count(self.header.sample_bytes() / element.size());
         let mut offset = 0;
-        let views = self.form.views.iter().zip(&self.view_bytes);
+        let views = self.form.views.iter().zip(self.header.view_bytes());
         views
             .map(|(shape, bytes)| {
                 let [h, w, c] =
                     [shape.height, shape.width, shape.channels].map(i64::from);
-                let n = count(self.rows.len());
+                let n = count(self.header.rows().len());
                 let shape = match self.form.output.layout {
                     Layout::Nhwc => vec![n, h, w, c],
                     Layout::Nchw => vec![n, c, h, w],
@@ -184,7 +141,7 @@ impl Batch {
     /// length.
     #[getter]
     fn row_starts(&self) -> Option<Array> {
-        let starts = self.further.starts.as_ref()?;
+        let starts = self.header.row_starts()?;
         Some(integers(starts.iter().map(|start| count(*start))))
     }
 
@@ -192,21 +149,22 @@ impl Batch {
     /// row begins in it and the last one ends.
     #[getter]
     fn fields(&self, py: Python<'_>) -> PyResult<Vec<(String, Py<PyAny>)>> {
-        let fields = self.further.fields.iter();
+        let fields = self.header.fields().iter();
         fields.map(|field| Ok((field.name().to_owned(), value(py, field)?))).collect()
     }
 
     /// Each row's class, int64; -1 in masked rows.
     #[getter]
     fn labels(&self, py: Python<'_>) -> PyResult<Py<Array>> {
-        once(py, &self.small.labels, || integers(self.rows.iter().map(|row| row.label.0)))
+        let labels = || integers(self.header.rows().iter().map(|row| row.label.0));
+        once(py, &self.small.labels, labels)
     }
 
     /// Each row's sample id, int64; -1 in masked rows.
     #[getter]
     fn sample_ids(&self, py: Python<'_>) -> PyResult<Py<Array>> {
         let id = |row: &Row| row.sample.and_then(|id| i64::try_from(id.0).ok());
-        let ids = || integers(self.rows.iter().map(|row| id(row).unwrap_or(-1)));
+        let ids = || integers(self.header.rows().iter().map(|row| id(row).unwrap_or(-1)));
         once(py, &self.small.sample_ids, ids)
     }
 
@@ -216,35 +174,36 @@ impl Batch {
         let sources = self.form.sources.as_deref();
         let of = |id| sources.map_or(0, |sources| count(sources.of(id)));
         let of_row = |row: &Row| row.sample.map_or(-1, of);
-        once(py, &self.small.sources, || integers(self.rows.iter().map(of_row)))
+        let of_rows = || integers(self.header.rows().iter().map(of_row));
+        once(py, &self.small.sources, of_rows)
     }
 
     /// Which rows hold a sample, bool.
     #[getter]
     fn mask(&self, py: Python<'_>) -> PyResult<Py<Array>> {
         once(py, &self.small.mask, || {
-            let valid: Vec<u8> =
-                self.rows.iter().map(|row| row.sample.is_some().into()).collect();
+            let rows = self.header.rows().iter();
+            let valid: Vec<u8> = rows.map(|row| row.sample.is_some().into()).collect();
             own(Element::Bool, vec![count(valid.len())], &valid)
         })
     }
 
     /// Rows that hold a sample.
     #[getter]
-    fn n_valid(&self) -> usize {
-        self.rows.iter().filter(|row| row.sample.is_some()).count()
+    fn n_valid(&self) -> u32 {
+        self.header.n_valid()
     }
 
     /// Its place in the plan, from 0.
     #[getter]
     fn index(&self) -> u32 {
-        self.index
+        self.header.index.0
     }
 
     /// Who made it: "host", or the device's place in csds. The bytes do not depend on it.
     #[getter]
     fn prong(&self) -> String {
-        match self.prong {
+        match self.header.prong {
             Prong::Front => "host".to_owned(),
             Prong::Back(device) => format!("csd{}", device.0),
         }
@@ -253,17 +212,18 @@ impl Batch {
     /// Shares of classes, float32, rows × n_classes: 1 at the row's class, or the shares of the two
     /// from which it was mixed.
     fn soft_labels(&self, py: Python<'_>, n_classes: usize) -> PyResult<Array> {
-        let mut shares = vec![0.0_f32; self.rows.len() * n_classes];
-        soft_labels(&self.rows, n_classes, &mut shares)
+        let mut shares = vec![0.0_f32; self.header.rows().len() * n_classes];
+        self.header
+            .soft_labels(n_classes, &mut shares)
             .map_err(|error| raised(py, &error))?;
         let bytes: Vec<u8> =
             shares.iter().flat_map(|share| share.to_ne_bytes()).collect();
-        let shape = vec![count(self.rows.len()), count(n_classes)];
+        let shape = vec![count(self.header.rows().len()), count(n_classes)];
         Ok(own(Element::F32, shape, &bytes))
     }
 
     fn __len__(&self) -> usize {
-        self.rows.len()
+        self.header.rows().len()
     }
 }
 

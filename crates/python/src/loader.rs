@@ -9,8 +9,8 @@ use bothends_core::ids::SampleId;
 use bothends_core::order::{OrderConfig, Repeats};
 use bothends_core::tensor::{Dtype, Layout};
 use bothends_runtime::{
-    Dealt, DecompressingWatch, GpuPolled, Home, Loader, Notes, Polled, Ranks,
-    Registration, RunConfig, RuntimeError,
+    Dealt, DecompressingWatch, Home, Loader, Notes, Polled, Ranks, Registration,
+    RunConfig, RuntimeError,
 };
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -410,30 +410,26 @@ impl Consumer {
             // Making it may need a copy, which must not block other threads either.
             let polled = py.detach(|| self.poll());
             match polled.map_err(|error| raised(py, &error))? {
-                Some(batch) => return Ok(batch),
-                None => py.check_signals()?,
+                Polled::Batch(batch) => return Ok(Some(batch)),
+                Polled::End => return Ok(None),
+                Polled::Pending => py.check_signals()?,
             }
         }
     }
 }
 
 impl Consumer {
-    /// The next batch, or the end; nothing if there is none yet.
-    fn poll(&self) -> Result<Option<Option<Batch>>, RuntimeError> {
+    fn poll(&self) -> Result<Polled<Batch>, RuntimeError> {
         // In a fork, a thread that does not exist there may hold the GPU's locks forever.
         self.form.home.check()?;
         let patience = if self.form.sweep() { SHORT_LOOK } else { LOOK };
         Ok(match &self.hand.0 {
-            Dealt::Host(deal) => match deal.poll(self.number, patience)? {
-                Polled::Batch(batch) => Some(Some(self.form.batch(batch))),
-                Polled::End => Some(None),
-                Polled::Pending => None,
-            },
-            Dealt::Gpu(deal) => match deal.poll(self.number, patience)? {
-                GpuPolled::Batch(batch) => Some(Some(self.form.gpu_batch(batch))),
-                GpuPolled::End => Some(None),
-                GpuPolled::Pending => None,
-            },
+            Dealt::Host(deal) => {
+                deal.poll(self.number, patience)?.map(|batch| self.form.batch(batch))
+            }
+            Dealt::Gpu(deal) => {
+                deal.poll(self.number, patience)?.map(|batch| self.form.gpu_batch(batch))
+            }
         })
     }
 }

@@ -53,7 +53,7 @@ pub use config::share::{Ranks, Share};
 pub use devices::spec::{DeviceSpec, SimRate, SimSpec, Via};
 pub use error::{ErrorKind, RuntimeError, one_line_with};
 pub use handover::batch::fields::FieldColumn;
-pub use handover::batch::{Batch, Mixed, Row, soft_labels};
+pub use handover::batch::{Batch, BatchHeader, Mixed, Row, soft_labels};
 pub use handover::consumer::Consumer;
 pub use handover::consumer::conformance;
 pub use handover::deal::Deal;
@@ -89,7 +89,7 @@ pub use threads::{process, shutdown};
 pub use bothends_accel::{AccelConfig, AccelError, Step, Usage};
 pub use bothends_core::plan::mix::MixStop;
 pub use bothends_csd::{Insecure, JobTerms, TlsFiles};
-pub use bothends_dataset::{FieldKind, JoinLabels, Number};
+pub use bothends_dataset::{FieldKind, FieldType, JoinLabels, Number};
 pub use bothends_decompress::{
     Progress as Decompressing, Stage as DecompressingStage, Watch as DecompressingWatch,
 };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bothends_core::sample::{Extent, FileIdx};
 
 use super::column::Places;
-use super::{Ask, Field, FieldKind, Fields, NamedField, Number, Part};
+use super::{Ask, Field, FieldKind, FieldType, Fields, NamedField, Number, Part};
 use crate::error::DatasetError;
 use crate::storage::Storage;
 
@@ -320,10 +320,10 @@ impl FieldsBuilder {
         let fields = self.columns.into_iter().filter_map(|mut column| {
             let found = column.found?;
             column.places.shrink_to_fit();
-            let shape = shape_of(found.kind, found.shape, &column.places);
+            let shape = shape_of(found.kind, found.shape, &column.places).map(Arc::from);
             let Column { name, places, .. } = column;
-            let parts = vec![Part { start: 0, places }];
-            Some(Field { name, kind: found.kind, shape, parts })
+            let field_type = FieldType { name: name.into(), kind: found.kind, shape };
+            Some(Field { field_type, parts: vec![Part { start: 0, places }] })
         });
         let fields = Fields(fields.collect());
         let known = self.known.into_iter().map(|(name, kind)| NamedField { name, kind });

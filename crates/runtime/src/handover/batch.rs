@@ -3,7 +3,7 @@
 pub(crate) mod fields;
 pub(crate) mod release;
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
@@ -39,22 +39,27 @@ pub struct Mixed {
     pub own_share: f64,
 }
 
-/// A batch in the consumer's hands. Dropping it gives its slot back to the ring.
-#[derive(Debug)]
-pub struct Batch {
+/// What is known of a batch besides its bytes, wherever these are. It holds no slot.
+#[derive(Debug, Clone)]
+pub struct BatchHeader {
     /// Its place in the plan.
     pub index: BatchIdx,
     /// Who made it. For accounts only: the bytes do not depend on it.
     pub prong: Prong,
-    /// When its last byte was in place.
+    /// When its last byte was in place on the host; a GPU may be copying and finishing it still.
     pub ready: Instant,
     pub(crate) rows: Vec<Row>,
     pub(crate) sample_bytes: usize,
-    /// Bytes of each view of a sample, in order.
     pub(crate) view_bytes: Arc<[usize]>,
-    pub(crate) slot: HostSlot,
     /// Further fields, and where rows are that are of their own length.
     pub(crate) further: Option<Box<Further>>,
+}
+
+/// A batch in the consumer's hands. Dropping it gives its slot back to the ring.
+#[derive(Debug)]
+pub struct Batch {
+    pub(crate) header: BatchHeader,
+    pub(crate) slot: HostSlot,
     /// What is left for a GPU to do to it; `None` where the host has finished it.
     pub(crate) left: Option<Box<Left>>,
     /// Where digests are wanted.
@@ -88,7 +93,7 @@ impl AsMut<Self> for Batch {
     }
 }
 
-impl Batch {
+impl BatchHeader {
     /// The rows in order. Fewer than the batch size where bad samples were skipped.
     #[must_use]
     pub fn rows(&self) -> &[Row] {
@@ -102,43 +107,25 @@ impl Batch {
         u32::try_from(n).unwrap_or(u32::MAX)
     }
 
-    /// The further fields of the rows, those that were asked for in the order in which they were.
+    /// The further fields of the rows, those that were asked for in the order in which they were. They are in
+    /// host memory.
     #[must_use]
     pub fn fields(&self) -> &[FieldColumn] {
         self.further.as_deref().map_or(&[], |further| &further.columns)
     }
 
-    /// Bytes of one sample as delivered; on average at most where each has its own ([`Self::row_starts`]).
+    /// Bytes of one sample as delivered, from a row to the next; on average at most where each has its own
+    /// ([`Self::row_starts`]).
     #[must_use]
     pub fn sample_bytes(&self) -> usize {
         self.sample_bytes
     }
 
-    /// The bytes of row `i`; empty when there is no such row.
-    #[must_use]
-    pub fn sample(&self, i: usize) -> &[u8] {
-        match i < self.rows.len() {
-            true => self.slot.get(self.range(i)).unwrap_or(&[]),
-            false => &[],
-        }
-    }
-
-    /// Where each row begins among [`Self::bytes`], and where the last one ends: of files that are delivered as
+    /// Where each row begins among [`Batch::bytes`], and where the last one ends: of files that are delivered as
     /// they are, each row of its own length. `None` where every row has [`Self::sample_bytes`].
     #[must_use]
     pub fn row_starts(&self) -> Option<&[usize]> {
         self.further.as_deref()?.starts.as_deref()
-    }
-
-    /// Where row `i` is in the slot.
-    pub(crate) fn range(&self, i: usize) -> Range<usize> {
-        match self.row_starts() {
-            Some(starts) => {
-                let start = |i: usize| starts.get(i).copied().unwrap_or(0);
-                start(i)..start(i + 1)
-            }
-            None => i * self.sample_bytes..(i + 1) * self.sample_bytes,
-        }
     }
 
     /// Number of views of each sample: 1 unless the recipe makes more (`multi_crop`,
@@ -148,17 +135,11 @@ impl Batch {
         self.view_bytes.len()
     }
 
-    /// The bytes of view `view` of row `i`; empty when there is no such view or row. A
-    /// sample's views lie one after the other, so view v of all rows is every
-    /// [`Self::sample_bytes`] from where it is in the first.
+    /// Bytes of each view of a sample, in order; a sample's views lie one after the other. Shapes,
+    /// element type and layout are the loader's ([`crate::Loader::views`], [`crate::Loader::output`]).
     #[must_use]
-    pub fn view(&self, i: usize, view: usize) -> &[u8] {
-        if self.row_starts().is_some() && view == 0 {
-            return self.sample(i);
-        }
-        let Some(&len) = self.view_bytes.get(view) else { return &[] };
-        let start: usize = self.view_bytes[..view].iter().sum();
-        self.sample(i).get(start..start + len).unwrap_or(&[])
+    pub fn view_bytes(&self) -> &[usize] {
+        &self.view_bytes
     }
 
     /// Writes a soft label for each row into `out`, rows × `n_classes`: 1 at its class, or
@@ -177,6 +158,49 @@ impl Batch {
     ) -> Result<(), RuntimeError> {
         soft_labels(&self.rows, n_classes, out)
     }
+}
+
+impl Deref for Batch {
+    type Target = BatchHeader;
+
+    fn deref(&self) -> &Self::Target {
+        &self.header
+    }
+}
+
+impl Batch {
+    /// The bytes of row `i`; empty when there is no such row.
+    #[must_use]
+    pub fn sample(&self, i: usize) -> &[u8] {
+        match i < self.rows.len() {
+            true => self.slot.get(self.range(i)).unwrap_or(&[]),
+            false => &[],
+        }
+    }
+
+    /// Where row `i` is in the slot.
+    pub(crate) fn range(&self, i: usize) -> Range<usize> {
+        match self.row_starts() {
+            Some(starts) => {
+                let start = |i: usize| starts.get(i).copied().unwrap_or(0);
+                start(i)..start(i + 1)
+            }
+            None => i * self.sample_bytes..(i + 1) * self.sample_bytes,
+        }
+    }
+
+    /// The bytes of view `view` of row `i`; empty when there is no such view or row. A
+    /// sample's views lie one after the other, so view v of all rows is every
+    /// [`BatchHeader::sample_bytes`] from where it is in the first.
+    #[must_use]
+    pub fn view(&self, i: usize, view: usize) -> &[u8] {
+        if self.row_starts().is_some() && view == 0 {
+            return self.sample(i);
+        }
+        let Some(&len) = self.view_bytes.get(view) else { return &[] };
+        let start: usize = self.view_bytes[..view].iter().sum();
+        self.sample(i).get(start..start + len).unwrap_or(&[])
+    }
 
     /// Where [`Self::bytes`] begin, for programs of other languages that the batch is lent to:
     /// whoever owns the batch may read and write there.
@@ -193,12 +217,6 @@ impl Batch {
         self.slot.kind() == PageLocked::NAME
     }
 
-    /// Bytes of each view of a sample, in order.
-    #[must_use]
-    pub fn view_bytes(&self) -> &[usize] {
-        &self.view_bytes
-    }
-
     /// All rows' bytes, one after the other, in the machine's byte order. The first is at a multiple of 4096, so
     /// they may be taken for a slice of the elements.
     #[must_use]
@@ -208,7 +226,7 @@ impl Batch {
     }
 }
 
-/// As [`Batch::soft_labels`], for rows whose batch has been given back.
+/// As [`BatchHeader::soft_labels`], for rows whose batch has been given back.
 ///
 /// # Errors
 /// As there.

@@ -9,6 +9,7 @@
 //! (`handover/loader.rs`).
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -56,7 +57,7 @@ struct Table {
     /// Batches that all of them have taken, by who made them.
     made: HashMap<Prong, u64>,
     consumed: Consumed,
-    /// What the epoch's consumers have waited for so far.
+    /// What the epoch's consumers have waited for so far: the deal keeps it for the epoch.
     stall: Stall,
     state: DealState,
     /// Whether nobody shall get a batch any more, also not one that was taken ahead.
@@ -187,6 +188,14 @@ impl Deal {
         true
     }
 
+    /// Does the waiting of a consumer whose batch finds no slot on its GPU. That is the consumer's own wait, as for
+    /// slots of the host: it keeps them, or the GPU is still at work on what it was given.
+    pub(crate) fn waiting_for_slot(&self, wait: impl FnOnce()) {
+        let began = Instant::now();
+        wait();
+        self.table().stall.consumer += began.elapsed().as_secs_f64();
+    }
+
     /// Whether nobody shall get a batch any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.table().is_closed
@@ -270,21 +279,7 @@ impl Deal {
         &self,
         consumer: u32,
     ) -> impl Iterator<Item = Result<Batch, RuntimeError>> + use<'_> {
-        let mut has_failed = false;
-        std::iter::from_fn(move || {
-            while !has_failed {
-                match self.poll(consumer, PATIENCE) {
-                    Ok(Polled::Batch(batch)) => return Some(Ok(batch)),
-                    Ok(Polled::Pending) => {}
-                    Ok(Polled::End) => return None,
-                    Err(error) => {
-                        has_failed = true;
-                        return Some(Err(error));
-                    }
-                }
-            }
-            None
-        })
+        Polled::batches(move || self.poll(consumer, PATIENCE))
     }
 
     /// Waits for a batch of the epoch with the table free, and puts it down for whose turn it
@@ -302,7 +297,7 @@ impl Deal {
         };
         fetching.is_done = true;
         let mut table = self.table();
-        table.stall = epoch.stall;
+        table.stall += mem::take(&mut epoch.stall);
         table.epoch = Some(epoch);
         self.changed.notify_all();
         match polled {
@@ -388,7 +383,9 @@ impl Deal {
         while table.epoch.is_none() && Instant::now() < deadline {
             table = self.wait(table, PATIENCE);
         }
-        table.epoch.take()
+        let mut epoch = table.epoch.take()?;
+        epoch.stall += table.stall;
+        Some(epoch)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

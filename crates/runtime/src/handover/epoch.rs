@@ -81,13 +81,46 @@ pub struct Epoch {
 
 /// What a consumer that waits for a stated time finds.
 #[derive(Debug)]
-pub enum Polled {
+pub enum Polled<B = Batch> {
     /// The next batch.
-    Batch(Batch),
+    Batch(B),
     /// Not yet: ask again.
     Pending,
     /// There is none any more.
     End,
+}
+
+impl<B> Polled<B> {
+    /// The same with what `form` makes of the batch.
+    #[must_use]
+    pub fn map<C>(self, form: impl FnOnce(B) -> C) -> Polled<C> {
+        match self {
+            Self::Batch(batch) => Polled::Batch(form(batch)),
+            Self::Pending => Polled::Pending,
+            Self::End => Polled::End,
+        }
+    }
+
+    /// The batches that `poll` finds, one after another, each waited for without end; an error is the last item.
+    pub(crate) fn batches(
+        mut poll: impl FnMut() -> Result<Self, RuntimeError>,
+    ) -> impl Iterator<Item = Result<B, RuntimeError>> {
+        let mut has_failed = false;
+        std::iter::from_fn(move || {
+            while !has_failed {
+                match poll() {
+                    Ok(Self::Batch(batch)) => return Some(Ok(batch)),
+                    Ok(Self::Pending) => {}
+                    Ok(Self::End) => return None,
+                    Err(error) => {
+                        has_failed = true;
+                        return Some(Err(error));
+                    }
+                }
+            }
+            None
+        })
+    }
 }
 
 /// What remains of an epoch.

@@ -29,7 +29,7 @@ use crate::devices::presence::Presence;
 use crate::error::RuntimeError;
 use crate::handover::batch::fields::Further;
 use crate::handover::batch::release::{Release, Returning};
-use crate::handover::batch::{Batch, Left, Mixed, Row};
+use crate::handover::batch::{Batch, BatchHeader, Left, Mixed, Row};
 use crate::handover::convert::convert;
 use crate::handover::digest::{digest, fields_digested};
 use crate::handover::mend::{Bench, Form, Maker};
@@ -168,19 +168,17 @@ impl Feed {
         let mixture = self.decide_mixture(index, &mut rows);
         let Some((slot, left)) = self.mix(mixture, &rows, slot) else { return Ok(None) };
         let finish = &self.maker.finish;
-        Ok(Some(Batch {
+        let header = BatchHeader {
             index,
             prong,
             ready: Instant::now(),
             rows,
             sample_bytes: finish.sample_bytes(),
             view_bytes: Arc::clone(finish.view_bytes()),
-            slot,
             further: Further::of(columns, starts),
-            left,
-            sums: None,
-            release: Release::new(&self.links.returning),
-        }))
+        };
+        let release = Release::new(&self.links.returning);
+        Ok(Some(Batch { header, slot, left, sums: None, release }))
     }
 
     /// What the rows of a prong's batches hold.
@@ -380,12 +378,12 @@ impl Feed {
         let Some(so_far) = stream.take() else { return Some(batch) };
         let ranges = (0..batch.rows.len()).map(|nth| batch.range(nth)).collect();
         let beside = fields_digested(batch.fields(), batch.rows.len());
-        let Batch { rows, slot, further, .. } = batch;
+        let Batch { mut header, slot, .. } = batch;
         let samples = (slot, ranges);
-        let (slot, sums) = digest(&self.chores, so_far, samples, (&rows, beside))?;
+        let (slot, sums) = digest(&self.chores, so_far, samples, (&header.rows, beside))?;
         *stream = Some(sums.stream.clone());
-        let (sums, ready) = (Some(Box::new(sums)), Instant::now());
-        let batch = Batch { rows, slot, further, sums, ready, ..batch };
+        header.ready = Instant::now();
+        let batch = Batch { header, slot, sums: Some(Box::new(sums)), ..batch };
         Some(batch).filter(|_| !self.stop.is_set())
     }
 

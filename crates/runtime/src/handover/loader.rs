@@ -388,7 +388,7 @@ impl Loader {
         self.runtime().source.sources()
     }
 
-    /// Whether files are delivered as they are, each row of its own length ([`crate::Batch::row_starts`]).
+    /// Whether files are delivered as they are, each row of its own length ([`crate::BatchHeader::row_starts`]).
     #[must_use]
     pub fn is_undecoded(&self) -> bool {
         self.runtime().source.is_undecoded()
@@ -427,7 +427,7 @@ impl Loader {
         self.runtime().config.output
     }
 
-    /// Whether labels are shares of classes ([`crate::Batch::soft_labels`]).
+    /// Whether labels are shares of classes ([`crate::BatchHeader::soft_labels`]).
     #[must_use]
     pub fn mixes(&self) -> bool {
         self.runtime().delivered.mixes()

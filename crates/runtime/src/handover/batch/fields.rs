@@ -1,22 +1,20 @@
 //! One further field of a batch's rows, and whatever else only some batches have.
 
-use std::sync::Arc;
+use std::ops::Deref;
 
-use bothends_dataset::{Field, FieldKind};
+use bothends_dataset::{Field, FieldKind, FieldType};
 
 /// A field of a batch: the values of its rows, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldColumn {
-    pub(crate) name: Arc<str>,
-    pub(crate) kind: FieldKind,
-    pub(crate) shape: Option<Arc<[u32]>>,
-    pub(crate) bytes: Vec<u8>,
+    field_type: FieldType,
+    bytes: Vec<u8>,
     /// Where each row's value ends.
-    pub(crate) ends: Vec<u64>,
+    ends: Vec<u64>,
 }
 
 /// What only some batches have.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Further {
     /// The fields that were asked for.
     pub(crate) columns: Vec<FieldColumn>,
@@ -35,16 +33,18 @@ impl Further {
     }
 }
 
+impl Deref for FieldColumn {
+    type Target = FieldType;
+
+    fn deref(&self) -> &Self::Target {
+        &self.field_type
+    }
+}
+
 impl FieldColumn {
     /// No row yet.
     pub(crate) fn new(field: &Field) -> Self {
-        Self {
-            name: field.name().into(),
-            kind: field.kind(),
-            shape: field.shape().map(Arc::from),
-            bytes: Vec::new(),
-            ends: Vec::new(),
-        }
+        Self { field_type: FieldType::clone(field), bytes: Vec::new(), ends: Vec::new() }
     }
 
     /// The next row's value.
@@ -57,25 +57,6 @@ impl FieldColumn {
     pub(crate) fn push_none(&mut self) {
         self.bytes.resize(self.bytes.len() + self.width().unwrap_or(0), 0);
         self.ends.push(self.bytes.len() as u64);
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// What its values are. Numbers are little-endian.
-    #[must_use]
-    pub fn kind(&self) -> FieldKind {
-        self.kind
-    }
-
-    /// The shape that the value of every sample of the data set has, `[]` for one number: then the values of
-    /// all rows are one array. `None` where they differ in length, and for bytes and text.
-    #[must_use]
-    pub fn shape(&self) -> Option<&[u32]> {
-        self.shape.as_deref()
     }
 
     /// All rows' values, one after the other.
@@ -104,8 +85,8 @@ impl FieldColumn {
 
     /// Bytes of every value, where they have a shape.
     fn width(&self) -> Option<usize> {
-        let FieldKind::Numbers(number) = self.kind else { return None };
-        let sides = self.shape.as_ref()?.iter().map(|side| *side as usize);
+        let FieldKind::Numbers(number) = self.kind() else { return None };
+        let sides = self.shape()?.iter().map(|side| *side as usize);
         Some(sides.fold(number.size(), usize::saturating_mul))
     }
 
@@ -114,7 +95,7 @@ impl FieldColumn {
     /// # Errors
     /// What it has not.
     pub(crate) fn check(&self, value: &[u8]) -> Result<(), &'static str> {
-        match self.kind {
+        match self.kind() {
             FieldKind::Bytes => Ok(()),
             FieldKind::Text if std::str::from_utf8(value).is_ok() => Ok(()),
             FieldKind::Text => {

@@ -17,7 +17,7 @@ use bothends_slots::{Ring, RingConfig};
 
 use crate::collect::bell::bell;
 use crate::handover::batch::release::{Release, Returning};
-use crate::handover::batch::{Batch, Row};
+use crate::handover::batch::{Batch, BatchHeader, Row};
 use crate::handover::consumer::Consumer;
 
 /// Makes a fresh consumer for one check.
@@ -62,7 +62,11 @@ pub fn the_first_step_has_no_stall(make: Make<'_>) {
 /// Contract 2, where no batch is waited for.
 pub fn batches_that_lie_ready_cause_no_stall(make: Make<'_>) {
     let (mut consumer, ring, ready) = (make(), ring(5), Instant::now());
-    let at_once = |nth| Batch { ready, ..batch(&ring, nth, Some(SampleId(0))) };
+    let at_once = |nth| {
+        let mut batch = batch(&ring, nth, Some(SampleId(0)));
+        batch.header.ready = ready;
+        batch
+    };
     let batches: Vec<_> = (0..5).map(at_once).collect();
     for batch in batches {
         let step = take(&mut *consumer, batch);
@@ -113,7 +117,7 @@ fn ring(n_slots: u32) -> Ring {
 fn batch(ring: &Ring, nth: u32, sample: Option<SampleId>) -> Batch {
     let slot = ring.take(Duration::ZERO).expect("contract 1: the slot is free again");
     let label = Label(sample.map_or(-1, |_| 0));
-    Batch {
+    let header = BatchHeader {
         index: BatchIdx(nth),
         prong: Prong::Front,
         ready: Instant::now(),
@@ -121,6 +125,9 @@ fn batch(ring: &Ring, nth: u32, sample: Option<SampleId>) -> Batch {
         sample_bytes: SAMPLE_BYTES,
         view_bytes: Arc::from([SAMPLE_BYTES]),
         further: None,
+    };
+    Batch {
+        header,
         left: None,
         sums: None,
         slot: slot.host().expect("the ring is of host memory"),

@@ -1,77 +1,36 @@
 //! A batch in GPU memory, in the consumer's hands.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::ops::Deref;
+use std::time::Duration;
 
-use bothends_core::ids::{BatchIdx, Prong};
 use bothends_gpu::owners::ConsumerStream;
 use bothends_gpu::staging::DeviceBatch;
 
 use crate::error::RuntimeError;
-use crate::handover::batch::fields::{FieldColumn, Further};
-use crate::handover::batch::{Row, soft_labels};
+use crate::handover::batch::BatchHeader;
 use crate::handover::gpu::target::GpuTarget;
 
 /// A batch in GPU memory. Dropping it, on any thread and without a wait, lets its memory be written
 /// again once the device has passed what is enqueued by then on the streams that it was lent to.
 #[derive(Debug)]
 pub struct GpuBatch {
-    /// Its place in the plan.
-    pub index: BatchIdx,
-    /// Who made it. For accounts only: the bytes do not depend on it.
-    pub prong: Prong,
-    /// When its last byte was in place on the host; the device may be copying and finishing still.
-    pub ready: Instant,
-    pub(crate) rows: Vec<Row>,
-    pub(crate) further: Option<Box<Further>>,
-    pub(crate) sample_bytes: usize,
-    /// Bytes of each view of a sample, in order.
-    pub(crate) view_bytes: Arc<[usize]>,
+    pub(crate) header: BatchHeader,
     pub(crate) target: GpuTarget,
     pub(crate) memory: Box<DeviceBatch>,
 }
 
+impl Deref for GpuBatch {
+    type Target = BatchHeader;
+
+    fn deref(&self) -> &Self::Target {
+        &self.header
+    }
+}
+
 impl GpuBatch {
-    /// The rows in order. Fewer than the batch size where bad samples were skipped.
-    #[must_use]
-    pub fn rows(&self) -> &[Row] {
-        &self.rows
-    }
-
-    /// Rows that hold a sample.
-    #[must_use]
-    pub fn n_valid(&self) -> u32 {
-        let n = self.rows.iter().filter(|row| row.sample.is_some()).count();
-        u32::try_from(n).unwrap_or(u32::MAX)
-    }
-
-    /// As [`crate::Batch::fields`]: they are in host memory.
-    #[must_use]
-    pub fn fields(&self) -> &[FieldColumn] {
-        self.further.as_deref().map_or(&[], |further| &further.columns)
-    }
-
-    /// Bytes of one sample as delivered: from a row to the next.
-    #[must_use]
-    pub fn sample_bytes(&self) -> usize {
-        self.sample_bytes
-    }
-
-    /// Number of views of each sample.
-    #[must_use]
-    pub fn n_views(&self) -> usize {
-        self.view_bytes.len()
-    }
-
-    /// Bytes of each view of a sample, in order; a sample's views lie one after the other. Shapes,
-    /// element type and layout are the loader's ([`crate::Loader::views`], [`crate::Loader::output`]).
-    #[must_use]
-    pub fn view_bytes(&self) -> &[usize] {
-        &self.view_bytes
-    }
-
     /// Where the first row begins in the device's memory, at a multiple of 256 bytes; the others follow,
-    /// [`Self::sample_bytes`] apart. Whoever owns the batch may read and write there, on streams that it was lent to.
+    /// [`BatchHeader::sample_bytes`] apart. Whoever owns the batch may read and write there, on streams that it was
+    /// lent to.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.memory.address().0
@@ -133,20 +92,5 @@ impl GpuBatch {
     /// [`RuntimeError::Gpu`].
     pub fn download(&mut self, limit: Duration) -> Result<Vec<u8>, RuntimeError> {
         self.memory.download(limit).map_err(|why| self.target.failed(why))
-    }
-
-    /// As [`crate::Batch::soft_labels`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Panics
-    /// As there.
-    pub fn soft_labels(
-        &self,
-        n_classes: usize,
-        out: &mut [f32],
-    ) -> Result<(), RuntimeError> {
-        soft_labels(&self.rows, n_classes, out)
     }
 }

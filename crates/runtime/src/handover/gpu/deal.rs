@@ -30,16 +30,8 @@ pub struct GpuDeal {
     seats: Vec<Mutex<Seat>>,
 }
 
-/// What a consumer on a GPU that waits for a stated time finds.
-#[derive(Debug)]
-pub enum GpuPolled {
-    /// The next batch. Lend it to a stream before working on it.
-    Batch(GpuBatch),
-    /// Not yet: ask again.
-    Pending,
-    /// There is none any more.
-    End,
-}
+/// What a consumer on a GPU that waits for a stated time finds. A batch is lent to a stream before any work on it.
+pub type GpuPolled = Polled<GpuBatch>;
 
 /// What a consumer has before it.
 #[derive(Debug, Default)]
@@ -106,7 +98,8 @@ impl GpuDeal {
                     if left.is_zero() {
                         return Ok(GpuPolled::Pending);
                     }
-                    self.feed.wait_for_slot(left.min(PATIENCE));
+                    let wait = || self.feed.wait_for_slot(left.min(PATIENCE));
+                    self.deal.waiting_for_slot(wait);
                 }
                 Next::Nothing => {
                     match self.deal.poll_ahead(consumer, self.feed.at_most(left)) {
@@ -131,21 +124,7 @@ impl GpuDeal {
         &self,
         consumer: u32,
     ) -> impl Iterator<Item = Result<GpuBatch, RuntimeError>> + use<'_> {
-        let mut has_failed = false;
-        std::iter::from_fn(move || {
-            while !has_failed {
-                match self.poll(consumer, PATIENCE) {
-                    Ok(GpuPolled::Batch(batch)) => return Some(Ok(batch)),
-                    Ok(GpuPolled::Pending) => {}
-                    Ok(GpuPolled::End) => return None,
-                    Err(error) => {
-                        has_failed = true;
-                        return Some(Err(error));
-                    }
-                }
-            }
-            None
-        })
+        Polled::batches(move || self.poll(consumer, PATIENCE))
     }
 
     /// Nobody wants the rest: the epoch's threads end by themselves, nobody waits for them, and what was

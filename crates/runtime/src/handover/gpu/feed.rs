@@ -16,7 +16,7 @@ use bothends_slots::{HostSlot, Ring, RingConfig};
 
 use crate::collect::bell::Bell;
 use crate::error::RuntimeError;
-use crate::handover::batch::{Batch, Left};
+use crate::handover::batch::{Batch, BatchHeader, Left};
 use crate::handover::epoch::lack::Keeper;
 use crate::handover::gpu::batch::GpuBatch;
 use crate::handover::gpu::target::GpuTarget;
@@ -141,20 +141,18 @@ impl GpuFeed {
     pub(crate) fn upload(&self, batch: Batch) -> Result<GpuBatch, Refused> {
         let mut ways = self.ways();
         ways.bell = Some(batch.release.bell().clone());
-        let Batch { slot, rows, further, left, .. } = batch;
-        let len = rows.len() * batch.sample_bytes;
+        let Batch { header, slot, left, .. } = batch;
+        let len = header.rows.len() * header.sample_bytes;
         let sent = ways.send(slot, len, left.as_deref());
         ways.ring();
         drop(ways);
         match sent {
             Ok(memory) => Ok(GpuBatch {
-                index: batch.index,
-                prong: batch.prong,
-                ready: batch.ready,
-                rows,
-                further,
-                sample_bytes: self.sample_bytes,
-                view_bytes: Arc::clone(&self.view_bytes),
+                header: BatchHeader {
+                    sample_bytes: self.sample_bytes,
+                    view_bytes: Arc::clone(&self.view_bytes),
+                    ..header
+                },
                 target: self.target.clone(),
                 memory: Box::new(memory),
             }),
@@ -163,7 +161,7 @@ impl GpuFeed {
                     host: Some(slot),
                     why: why @ Refusal::Full { slots, .. },
                 } if slots > 0 => {
-                    let batch = Batch { slot, rows, further, left, ..batch };
+                    let batch = Batch { header, slot, left, ..batch };
                     Refused::Full(Box::new(batch), self.keeper(&why))
                 }
                 staging::Refused { why, .. } => Refused::Failed(self.failed(why)),
