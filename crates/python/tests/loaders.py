@@ -40,6 +40,13 @@ def quiet(dataset: Any, **options: Any) -> DataLoader:
         return DataLoader(dataset, **{"batch_size": 4, **options})
 
 
+def older(state: dict[str, Any]) -> dict[str, Any]:
+    """The state as versions wrote it whose loader had no checksum over all of it."""
+    items = {"items": state["items"][:3]} if state.get("items", [0])[0] else {}
+    rest = {k: v for k, v in state.items() if k not in ("loader_checksum", "items")}
+    return {**rest, **items}
+
+
 def order(loader: Iterable[Any]) -> list[list[int]]:
     """An epoch's samples, batch by batch."""
     return [labels.tolist() for _, labels in loader]

@@ -3,6 +3,7 @@ follow from the seed, and resumed at any batch."""
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import random
@@ -21,7 +22,7 @@ pytest.importorskip("torchvision", reason="torchvision is not installed")
 
 from bothends._dataloader.items import dealt
 from bothends._dataloader.orders import Own
-from loaders import quiet
+from loaders import older, quiet
 
 theirs = torch.utils.data
 N = 23
@@ -167,12 +168,14 @@ def test_resumed_at_any_batch(kind: str, workers: int) -> None:
         assert rest == whole[n + 1 : n + 1 + len(rest)], n
 
 
+@pytest.mark.filterwarnings("ignore:bothends")
 def test_a_state_of_another_run_is_refused() -> None:
     made = quiet(Drawn(), seed=1)
     next(iter(made))
     state = made.state_dict()
     with pytest.raises(bothends.StateError, match="4 samples per batch; here are 5"):
         quiet(Drawn(), batch_size=5).load_state_dict(state)
+    state = older(state)
     for broken in ({**state, "items": [-1, N, 4]}, {**state, "items": "no"}, {}, {"epoch": "one"}):
         with pytest.raises(bothends.StateError):
             quiet(Drawn()).load_state_dict(broken)
@@ -182,6 +185,36 @@ def test_a_state_of_another_run_is_refused() -> None:
         iter(beyond)
     with pytest.raises(bothends.StateError, match="bothends reads"):
         quiet(Drawn()).load_state_dict({**state, "version": 2})
+
+
+@pytest.mark.parametrize("n_asked", [None, 0, 1, 5, 6])
+def test_a_state_of_an_epoch_of_another_shape_is_refused(n_asked: int | None) -> None:
+    """Symptom: only the middle of an epoch knew it, and not whether its last batch is dropped."""
+    made = quiet(Drawn(), drop_last=True, seed=1)
+    if n_asked is not None:
+        # The sixth is its end.
+        assert len(list(itertools.islice(made, n_asked))) == min(n_asked, 5)
+    state = made.state_dict()
+    longer = theirs.ConcatDataset([Drawn(), Drawn()])
+    others = {
+        "with 23 samples; here are 46": (longer, {}),
+        "with 4 samples per batch; here are 5": (Drawn(), {"batch_size": 5}),
+        "with drop_last=True; here it is False": (Drawn(), {"drop_last": False}),
+    }
+    for line, (data, options) in others.items():
+        other = quiet(data, **{"drop_last": True, **options})
+        with pytest.raises(bothends.StateError, match=f"{line}; give the same, or start"):
+            other.load_state_dict(state)
+    quiet(Drawn(), drop_last=True).load_state_dict(state)
+
+
+def test_a_data_set_may_grow_before_a_loader_is_copied() -> None:
+    """Symptom: the copy refuses the place of its own original."""
+    data = [torch.tensor([i]) for i in range(8)]
+    made = quiet(data, seed=1)
+    assert len(list(made)) == 2
+    data += data
+    assert len(list(copy.deepcopy(made))) == 4
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -239,6 +272,7 @@ def test_steps_that_another_number_of_ranks_cannot_resume(monkeypatch: pytest.Mo
     with pytest.raises(bothends.StateError, match="no whole steps of 4 ranks"):
         of_ranks(4, state, 100, monkeypatch)
     # Earlier versions did not say how many there were.
+    state = older(state)
     del state["items_ranks"]
     rest, _ = of_ranks(4, state, 100, monkeypatch)
     assert len(rest) > 0

@@ -4,7 +4,9 @@ level, before the first iteration, between epochs, and again before the resumed 
 from __future__ import annotations
 
 import copy
+import io
 import json
+import pickle
 import subprocess
 import sys
 import warnings
@@ -22,7 +24,7 @@ import torchvision.transforms as v1
 from bothends import StateError
 from bothends.torch import DataLoader
 
-from loaders import DEVICE, EVAL, TRAIN, numbered, order, quiet, stream
+from loaders import DEVICE, EVAL, TRAIN, numbered, older, order, quiet, stream
 
 N = 23
 N_BATCHES = 6
@@ -59,6 +61,103 @@ def again(state: dict[str, Any]) -> dict[str, Any]:
     """The state as a file holds it."""
     loaded: dict[str, Any] = json.loads(json.dumps(state))
     return loaded
+
+
+# ---- what was changed ---------------------------------------------------------------------
+
+
+def places(made: DataLoader) -> list[dict[str, Any]]:
+    """The states before an epoch, in it, after its last batch, and after its end."""
+    found = [made.state_dict()]
+    batches = iter(made)
+    next(batches)
+    found.append(made.state_dict())
+    for _ in range(N_BATCHES - 1):
+        next(batches)
+    found.append(made.state_dict())
+    assert next(batches, None) is None
+    return [*found, made.state_dict()]
+
+
+def otherwise(value: Any) -> Any:
+    """Another value of the same type."""
+    if isinstance(value, list):
+        return [*value, 1]
+    if isinstance(value, dict):
+        return {**value, "more": 1}
+    if isinstance(value, str):
+        # One bit of the first character.
+        return chr(ord(value[0]) ^ 1) + value[1:] if value else "x"
+    return not value if isinstance(value, bool) else (value or 0) + 1
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_every_change_of_a_state_is_refused(small: Path, kind: str) -> None:
+    """Symptom: only what the native loader saves has a checksum; with another value of the other keys
+    the stream is another one."""
+    for state in places(weighted(DATA[kind](small), seed=3)):
+        resumed = weighted(DATA[kind](small))
+        before = resumed.state_dict()
+        for key, value in state.items():
+            changed = {**state, key: otherwise(value)}
+            renamed = {chr(ord(k[0]) ^ 1) + k[1:] if k == key else k: v for k, v in state.items()}
+            without = {k: v for k, v in state.items() if k != key}
+            # Without its checksum, it may be one of an earlier version.
+            broken = [changed, renamed, *([] if key == "loader_checksum" else [without])]
+            for bad in broken:
+                with warnings.catch_warnings(), pytest.raises(StateError):
+                    warnings.simplefilter("ignore")
+                    resumed.load_state_dict(bad)
+        with pytest.raises(StateError, match="`loader_checksum` is not .*; use an older checkpoint"):
+            resumed.load_state_dict({**state, "given_all": "given_all" not in state})
+        assert resumed.state_dict() == before
+
+
+def saved_by_torch(state: dict[str, Any]) -> Any:
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+ROUNDS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "json": again,
+    "pickle": lambda state: pickle.loads(pickle.dumps(state)),
+    "torch.save": saved_by_torch,
+    # Accelerate's wrapper adds the first, torchdata's loaders the second.
+    "frameworks": lambda state: {**state, "_iterator_finished": False, "_num_yielded": 1},
+    "turned round": lambda state: dict(reversed(state.items())),
+}
+
+
+@pytest.mark.parametrize("way", ROUNDS)
+@pytest.mark.parametrize("kind", DATA)
+def test_a_state_may_be_written_in_any_way(small: Path, kind: str, way: str) -> None:
+    made = weighted(DATA[kind](small), seed=3)
+    whole = order(made) + order(made)
+    states = places(weighted(DATA[kind](small), seed=3))
+    for n, state in zip((0, 1, N_BATCHES, N_BATCHES), states, strict=True):
+        resumed = weighted(DATA[kind](small))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            resumed.load_state_dict(ROUNDS[way](state))
+        rest = order(resumed)
+        assert rest == whole[n : n + len(rest)]
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_a_state_of_an_earlier_version_is_read_with_a_warning(small: Path, kind: str) -> None:
+    made = weighted(DATA[kind](small), seed=3)
+    whole = order(made) + order(made)
+    states = places(weighted(DATA[kind](small), seed=3))
+    for n, state in zip((0, 1, N_BATCHES, N_BATCHES), states, strict=True):
+        resumed = weighted(DATA[kind](small))
+        with pytest.warns(UserWarning, match="of an earlier version") as said:
+            resumed.load_state_dict(older(state))
+        told = [each.filename for each in said if "earlier version" in str(each.message)]
+        assert told == [__file__]
+        rest = order(resumed)
+        assert rest == whole[n : n + len(rest)]
 
 
 # ---- where it is loaded -------------------------------------------------------------------
@@ -204,7 +303,7 @@ def test_the_states_of_earlier_versions_are_loaded_as_before(small: Path, kind: 
     assert ended["sampler_drawn"] == [4, 2]
     resumed = weighted(DATA[kind](small))
     del ended["sampler_before"]
-    resumed.load_state_dict({**ended, "sampler_drawn": [4, 1]})
+    resumed.load_state_dict({**older(ended), "sampler_drawn": [4, 1]})
     assert order(resumed) == whole[1]
 
 

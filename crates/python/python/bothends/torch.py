@@ -48,6 +48,7 @@ from ._dataloader.epochs import (
 )
 from ._dataloader.items import Before, Items, ItemsProgress, dealt, resumed, tasks
 from ._dataloader.prepared import Finish, Left, Prepared, prepare
+from ._dataloader.states import BESIDES, checked, with_checksum
 from ._dataloader.together import Shared
 from ._dataloader.words import explained, refuse_unknown
 from ._device import named
@@ -105,8 +106,6 @@ _NATIVE = (
     "fetch_patience",
     "cache",
 )
-# What a state says of the generators of loader and sampler.
-_OF_GENERATORS = ("sampler_drawn", "sampler_origin", "sampler_before", "seeds_drawn")
 _made = itertools.count()
 
 
@@ -772,7 +771,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         JSON. Loading it adopts the seed."""
         if self._seed is None and not self._agrees_on_seed:
             self._seed = self._seed_beforehand()
-        return self._position()
+        return with_checksum(self._position())
 
     def _position(self) -> dict[str, Any]:
         # Not the loader's own if a script never calls the sampler's `set_epoch`.
@@ -796,33 +795,43 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
             if progress.has_ended:
                 return {"epoch": progress.number + 1, "seed": self._seed}
         if progress is not None:
-            return progress.state
-        place = {"epoch": self.course.next_epoch, "seed": self._seed}
-        if not self._still_resumes:
-            return place
-        loaded = self._loaded
+            return self._with_shape(progress.state)
+        loaded = self._loaded if self._still_resumes else None
         if loaded is not None and (self._resumes_inside or self.own_items is None):
             is_there = loaded.loader is self._feeds.current
             return loaded.loader._state() if is_there else dict(loaded.state)
-        return place if self.own_items is None else {**place, **self._before.saved(self._shape)}
+        place = {"epoch": self.course.next_epoch, "seed": self._seed}
+        if self.own_items is not None and self._still_resumes:
+            place |= self._before.saved(self._shape)
+        return self._with_shape(place)
+
+    def _with_shape(self, place: dict[str, Any]) -> dict[str, Any]:
+        """A place, and also between epochs what another run must have in common, if the data set
+        makes its samples itself."""
+        if self.own_items is None or "items" in place or "version" in place:
+            return place
+        return {**place, **Before().saved(self._shape)}
 
     def _load(self, state: dict[str, Any]) -> None:
-        """Makes the next iteration continue from a state, with the seed of that run.
+        """Makes the next iteration continue from a state, with the seed of that run. A state saved
+        by an older release is read with a warning.
 
         Raises:
             StateError: the state is damaged, or belongs to another run.
         """
-        if not isinstance(state, dict) or not isinstance(state.get("epoch"), int):
-            raise StateError("the state was not made by state_dict()")
+        position, note = checked(state)
+        if note is not None:
+            self._warn(f"bothends: {note}")
+        self._restore(position)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        """The same for what `_position` returned."""
         with self._feeds.lock:
             self._look_again()
         before, saved = self._seed, state.get("seed")
         # None: it was saved before there was one.
         self._seed = before if saved is None else saved
-        # Frameworks add keys of their own.
-        beside = {"sampler_epoch", *_OF_GENERATORS, "given_all"}
-        theirs = beside | {name for name in state if str(name).startswith("_")}
-        place = {name: value for name, value in state.items() if name not in theirs}
+        place = {name: value for name, value in state.items() if name not in BESIDES}
         if state.get("given_all") and counts_batches():
             place = {"epoch": state["epoch"] + 1, "seed": self._seed}
         generators = _orders.generators(self) if self._asks else []
@@ -860,7 +869,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
             self._before = resumed(place, self._shape, skipped)
             self._loaded = None
             return self._before.n > 0
-        if "items" in place:
+        if "items" in place and _is_within(place):
             line = "the state is for a data set that made its samples itself; bothends reads this one"
             raise StateError(line)
         if self.prepared is None:
@@ -874,8 +883,10 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
 
     @property
     def _shape(self) -> list[int | None]:
-        """Samples of the data set, and of a batch."""
-        return [self._n_samples, self.batch_size]
+        """Samples of the data set and of a batch, and whether a smaller batch at the end is dropped.
+        None is what a batch sampler decides."""
+        drops = None if self.batch_size is None else bool(self.drop_last)
+        return [self._n_samples, self.batch_size, drops]
 
     def _load_natively(self, state: dict[str, Any]) -> None:
         assert self.prepared is not None
@@ -946,7 +957,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
         vars(self).update(state, _iterator=None, _pool=Pool(), _finish=None)
         self._forget_iterations()
         if saved is not None:
-            self._load(saved)
+            self._restore(saved)
         _rebuilt.watch(self)
 
     def __repr__(self) -> str:

@@ -26,6 +26,13 @@ from .orders import Given, Own, mixed
 _OF_RANKS = 2**40
 _OF_BATCHES = 2**63
 
+# How a run and a state may differ in what is known of the epoch's shape, in this order.
+_SHAPE = (
+    "{} samples; here are {}",
+    "{} samples per batch; here are {}",
+    "drop_last={}; here it is {}",
+)
+
 
 def dealt(own: Own, sizes: tuple[int, int], key: tuple[int, int], *, drop_last: bool) -> Given:
     """This rank's batches of an epoch: all positions are cut into steps of one batch per rank, and
@@ -160,7 +167,8 @@ class ItemsProgress(Progress):
     Attributes:
         items: who makes its batches.
         seed: of the loader.
-        shape: the number of samples in the data set and the most in a batch, as far as known.
+        shape: the number of samples in the data set, the most in a batch, and whether a smaller
+            batch at the end is dropped, as far as known.
         before: batches of the epoch that the resumed run had already taken.
         skipped: batches that come before those, since Accelerate skips them.
         n_ranks: the ranks that share the epoch.
@@ -196,7 +204,8 @@ def resumed(state: dict[str, Any], shape: list[int | None], skipped: int) -> Bef
         line = "the state is for a data set that bothends reads, and it does not read this one"
         raise StateError(f"{line}; explain() says why")
     items = state.get("items", [0, *shape])
-    n = items[0] if isinstance(items, list) and len(items) == 3 else None
+    # Earlier versions did not say whether the rest is dropped.
+    n = items[0] if isinstance(items, list) and len(items) in (3, 4) else None
     # Earlier versions did not say how many ranks there were.
     n_ranks = state.get("items_ranks")
     is_number = n_ranks is None or (isinstance(n_ranks, int) and n_ranks > 0)
@@ -206,7 +215,10 @@ def resumed(state: dict[str, Any], shape: list[int | None], skipped: int) -> Bef
     if n > 0 and state.get("items_skipped", skipped) != skipped:
         line = f"the state belongs to a loader that skips the first {state['items_skipped']} batches"
         raise StateError(f"{line} of an epoch; this one skips {skipped}")
-    for name, before, now in zip(("samples", "samples per batch"), items[1:], shape, strict=True):
-        if before != now:
-            raise StateError(f"the state belongs to a run with {before} {name}; here are {now}")
+    for words, before, now in zip(_SHAPE, items[1:], shape, strict=False):
+        # Between epochs, a loader may be one that Accelerate has made from the other.
+        is_compared = n > 0 or (before is not None and now is not None)
+        if is_compared and before != now:
+            line = f"the state belongs to a run with {words.format(before, now)}"
+            raise StateError(f"{line}; give the same, or start without load_state_dict")
     return Before(n, n_ranks)
