@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use bothends_accel::Usage;
 use bothends_core::digest::StreamDigest;
 use bothends_core::ids::{EpochIdx, Prong};
-use bothends_core::resume::check_order;
 use bothends_figures::{
     AcceleratorResult, Alone, BackResult, Bytes, Counted, Cpu, EpochResult, FrontResult,
     Memory, RunResult, Stall, UsageSample,
@@ -26,7 +25,7 @@ use crate::handover::epoch::Polled;
 use crate::handover::loader::Loader;
 use crate::handover::report::EpochReport;
 use crate::read::blocks::BlockSource;
-use crate::run::checkpoint::{self, Loaded, NextSave, Place, Saves};
+use crate::run::checkpoint::{self, Loaded, NextSave, Saves};
 use crate::run::digests::{Digests, digest_of};
 use crate::run::energy::{Amounts, Lap, Metering, Meters, Used, devices_say};
 use crate::run::faults::injected;
@@ -195,9 +194,8 @@ impl Run<'_> {
             return Ok(Epochs::of(0..self.how.epochs, options(0)));
         };
         let Loaded { place, digests, note } = checkpoint::load(path, runtime)?;
-        let is_in_mid_epoch = place.is_in_mid_epoch();
-        let Place { epoch, position, done, order } = place;
-        check_order(order, None)?;
+        let epoch = place.epoch;
+        let first = checkpoint::epoch_at(runtime, &place, options(epoch.0))?;
         if epoch.0 >= self.how.epochs {
             return Err(RuntimeError::CannotResume {
                 why: format!(
@@ -207,7 +205,7 @@ impl Run<'_> {
                 ),
             });
         }
-        let (digests, why_none) = match is_in_mid_epoch {
+        let (digests, why_none) = match place.is_in_mid_epoch() {
             true => digests.resumed(digest_of),
             false => (Digests::of(digest_of), None),
         };
@@ -215,8 +213,7 @@ impl Run<'_> {
             observer.note(&format!("epoch {}: it has no digests, {why}", epoch.0));
         }
         let digest = digests.of.map(|_| digests.stream.clone());
-        let first = EpochOptions { start: position, done, digest, ..options(epoch.0) };
-        checkpoint::check_done(&first.done, runtime.plan(&first)?.n_batches())?;
+        let first = EpochOptions { digest, ..first };
         if let Some(note) = note {
             observer.note(note);
         }
