@@ -230,7 +230,7 @@ impl Loader {
             }
             None => self.runtime_mut().start_epoch(&options)?,
         };
-        let deal = Arc::new(Deal::new(epoch, &options));
+        let deal = Arc::new(Deal::new(epoch, &options, self.sources().cloned()));
         self.running = Some(Running { deal: Arc::clone(&deal), options });
         self.prefetch(next);
         Ok(deal)
@@ -461,7 +461,7 @@ impl Loader {
             stats.slots_needed = runtime.slots_needed(device);
         }
         if let Some(running) = &self.running {
-            stats.add_taken(&runtime.devices, &running.deal.made());
+            stats.add_taken(&runtime.devices, &running.deal.taken());
         }
         let mut devices = runtime.devices.iter();
         stats.back.retain(|_| devices.next().is_none_or(|device| !device.is_vacant()));
@@ -504,13 +504,12 @@ impl Loader {
         }
         let epoch = running.deal.close(why)?;
         let report = self.runtime_mut().finish_epoch(epoch);
-        if let Some(sources) = self.sources().cloned() {
-            self.ended.add_sources(&sources, &report);
-        }
+        let taken = running.deal.taken();
         let runtime = self.runtime.as_ref();
         let devices = runtime.map_or(&[][..], |runtime| &runtime.devices);
         self.ended.add(devices, &report);
-        self.ended.add_taken(devices, &running.deal.made());
+        self.ended.add_taken(devices, &taken);
+        self.ended.add_sources(&taken);
         Some(report)
     }
 }
