@@ -215,6 +215,22 @@ fn one_stream_whoever_makes_it_and_its_samples_are_counted() -> Result<()> {
     Ok(())
 }
 
+/// Batches that lay ready when it was left were delivered to nobody.
+#[test]
+fn samples_of_an_epoch_that_is_left_count_as_they_were_delivered() -> Result<()> {
+    let data = Data::new()?;
+    let mut loader = Loader::open(RunConfig { workers: 2, ..data.config() })?;
+    for _ in 0..3 {
+        let deal = loader.begin(1)?;
+        drop(deal.batches(0).next().context("a batch")??);
+        // Meanwhile the next ones come to lie ready.
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    loader.begin(1)?;
+    assert_eq!(of(&loader.stats().sources), [("all", 18), ("few", 6)]);
+    Ok(())
+}
+
 /// An epoch so long that ids and batches do not suffice for several of it is measured as it is.
 #[test]
 fn a_run_that_is_valid_is_measured() -> Result<()> {

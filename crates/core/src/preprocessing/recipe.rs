@@ -19,6 +19,7 @@ pub mod step;
 mod words;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::tensor::{Dtype, Layout};
 
@@ -158,7 +159,15 @@ impl Recipe {
     /// # Errors
     /// [`RecipeError`] names the first op and key that is wrong, and the remedy.
     pub fn from_json(json: &str) -> Result<Self, RecipeError> {
-        parse::recipe(json)
+        parse::text(json)
+    }
+
+    /// As [`Self::from_json`], where the JSON has been read already.
+    ///
+    /// # Errors
+    /// As there; without line and column, which only a text has.
+    pub fn from_value(value: Value) -> Result<Self, RecipeError> {
+        parse::value(value)
     }
 
     /// The built-in recipe of this name, if there is one. A name alone is the version under which

@@ -232,9 +232,7 @@ fn recipe(value: Option<Value>) -> Result<Recipe, String> {
             ));
         }
         Some(Value::String(text)) => text,
-        Some(object) => {
-            return Recipe::from_json(&object.to_string()).map_err(|e| one_line(&e));
-        }
+        Some(value) => return Recipe::from_value(value).map_err(|e| one_line(&e)),
     };
     if let Some(recipe) = Recipe::builtin(&text) {
         return Ok(recipe);
@@ -484,6 +482,13 @@ mod tests {
             let json = format!(r#"{{"data": "d", "recipe": "raw", "reader": "{word}"}}"#);
             assert_eq!(options(&json).unwrap().read.kind, ReaderKind::Uring);
         }
+    }
+
+    /// Nobody sees the text that it would be on one line.
+    #[test]
+    fn a_recipe_that_is_an_object_is_refused_without_a_column() {
+        let said = error(r#"{"data": "d", "recipe": {"version": 1, "name": "x"}}"#);
+        assert!(said.ends_with("name and ops: missing field `ops`"), "{said}");
     }
 
     #[test]

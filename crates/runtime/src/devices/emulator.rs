@@ -188,8 +188,8 @@ fn arguments(spec: &SimSpec, setting: &Setting<'_>) -> Vec<String> {
         put("fault", fault.clone());
     }
     if !spec.faults.is_empty() {
-        // A session's list has each sample once, however often an epoch repeats it. As by default, a device makes half
-        // of an epoch.
+        // A device cannot work it out: a session's list has each sample once, however often an epoch repeats it, and
+        // says nothing of a mix's length or of the other ranks. As by default, a device makes half of an epoch.
         let RunConfig { rank, batch_size, .. } = setting.run;
         let n_rows = u64::from(rank.world) * u64::from(*batch_size);
         let n_batches = setting.n_in_epoch.div_ceil(n_rows.max(1));

@@ -14,10 +14,8 @@ pub(crate) struct FeedAccount {
     pub(crate) redecoded: Vec<Skipped>,
     /// Samples that were made in spite of damage.
     pub(crate) damages: Damages,
-    /// Samples handed over.
+    /// Samples handed over, also those that nobody takes: what damaged ones are a part of.
     pub(crate) n_samples: u64,
-    /// Of these, those of each data set of a mix.
-    pub(crate) by_source: Vec<u64>,
     /// Device batches of which the host has made samples again, and what came of it.
     pub(crate) audits: Audits,
     /// Batches of devices that lied, which the host made again.

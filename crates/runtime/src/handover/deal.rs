@@ -6,11 +6,12 @@
 //! in a training step anyway. A batch counts as taken when its consumer gets it; one that is taken *ahead*,
 //! to be uploaded to a GPU first, when [`Deal::mark`] says so. It does not decide which batches there
 //! are (`core::plan` makes as many for each consumer), and does not know what follows the epoch
-//! (`handover/loader.rs`).
+//! (`handover/loader.rs`). What its consumers have taken, `deal/taken.rs` counts.
 
-use std::collections::HashMap;
+pub(crate) mod taken;
+
 use std::mem;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bothends_core::ids::{BatchIdx, Prong};
@@ -18,13 +19,16 @@ use bothends_figures::{Moment, Stall};
 use crossbeam::channel::Receiver;
 
 use crate::error::RuntimeError;
-use crate::handover::batch::Batch;
+use crate::handover::batch::{Batch, Row};
 use crate::handover::epoch::lack::Keeper;
 use crate::handover::epoch::{Epoch, Polled};
+use crate::read::sources::Sources;
 use crate::run::checkpoint::Consumed;
 use crate::runtime::host::EpochOptions;
 use crate::threads::home::Home;
 use crate::threads::shutdown::{PATIENCE, Stop};
+
+use self::taken::Taken;
 
 /// A running epoch and its consumers. Shared by their threads; every wait ends at the
 /// caller's own patience.
@@ -51,11 +55,11 @@ struct Table {
     /// Whose turn it is.
     next: usize,
     /// Batches that each consumer has taken.
-    taken: Vec<u32>,
+    n_taken: Vec<u32>,
     /// Batches that were taken ahead for each consumer, which has not got them yet.
     ahead: Vec<u32>,
-    /// Batches that all of them have taken, by who made them.
-    made: HashMap<Prong, u64>,
+    /// What all of them have taken.
+    taken: Taken,
     consumed: Consumed,
     /// What the epoch's consumers have waited for so far: the deal keeps it for the epoch.
     stall: Stall,
@@ -115,7 +119,12 @@ impl Drop for Fetching<'_> {
 }
 
 impl Deal {
-    pub(crate) fn new(epoch: Epoch, options: &EpochOptions) -> Self {
+    /// `sources` are the data sets that the epoch mixes, where it does.
+    pub(crate) fn new(
+        epoch: Epoch,
+        options: &EpochOptions,
+        sources: Option<Arc<Sources>>,
+    ) -> Self {
         let consumers = options.consumers;
         Self {
             home: epoch.home,
@@ -126,8 +135,8 @@ impl Deal {
                 epoch: Some(epoch),
                 places: (0..consumers).map(|_| None).collect(),
                 next: 0,
-                taken: vec![0; consumers as usize],
-                made: HashMap::new(),
+                n_taken: vec![0; consumers as usize],
+                taken: Taken::of(sources),
                 consumed: Consumed::new(options),
                 stall: Stall::default(),
                 ahead: vec![0; consumers as usize],
@@ -174,16 +183,16 @@ impl Deal {
         self.next(consumer, Asks::Looks, |table, _| table.put_ahead(consumer))
     }
 
-    /// The consumer gets a batch that was taken ahead: it counts as taken. False where nobody shall get it any
-    /// more, because the epoch was cancelled; [`Self::poll`] says why.
-    pub(crate) fn mark(&self, consumer: u32, (index, prong): (BatchIdx, Prong)) -> bool {
+    /// The consumer gets a batch that was taken ahead, with these rows: it counts as taken. False where nobody shall
+    /// get it any more, because the epoch was cancelled; [`Self::poll`] says why.
+    pub(crate) fn mark(&self, consumer: u32, batch: (BatchIdx, Prong, &[Row])) -> bool {
         let mut table = self.table();
         let own = consumer as usize;
         table.ahead[own] = table.ahead[own].saturating_sub(1);
         if table.is_closed {
             return false;
         }
-        table.count(consumer, (index, prong));
+        table.count(consumer, batch);
         self.changed.notify_all();
         true
     }
@@ -355,7 +364,7 @@ impl Deal {
     /// The batches that consumers have taken; `None` while one has taken more than another.
     pub(crate) fn consumed(&self) -> Option<Consumed> {
         let table = self.table();
-        let is_even = table.taken.windows(2).all(|pair| pair[0] == pair[1]);
+        let is_even = table.n_taken.windows(2).all(|pair| pair[0] == pair[1]);
         is_even.then(|| table.consumed.clone())
     }
 
@@ -364,9 +373,9 @@ impl Deal {
         self.table().stall
     }
 
-    /// What consumers have taken so far, by who made it.
-    pub(crate) fn made(&self) -> HashMap<Prong, u64> {
-        self.table().made.clone()
+    /// What consumers have taken so far.
+    pub(crate) fn taken(&self) -> Taken {
+        self.table().taken.clone()
     }
 
     /// Whether a consumer has taken a batch.
@@ -404,13 +413,13 @@ impl Deal {
 
 impl Table {
     fn take(&mut self, consumer: u32, batch: &Batch) {
-        self.count(consumer, (batch.index, batch.prong));
+        self.count(consumer, (batch.index, batch.prong, batch.rows()));
     }
 
-    fn count(&mut self, consumer: u32, (index, prong): (BatchIdx, Prong)) {
+    fn count(&mut self, consumer: u32, (index, prong, rows): (BatchIdx, Prong, &[Row])) {
         self.consumed.add(index);
-        self.taken[consumer as usize] += 1;
-        *self.made.entry(prong).or_default() += 1;
+        self.n_taken[consumer as usize] += 1;
+        self.taken.add(prong, rows);
     }
 
     fn put_ahead(&mut self, consumer: u32) {
@@ -445,9 +454,9 @@ impl Deal {
                 epoch: None,
                 places: vec![None, None],
                 next: 0,
-                taken: vec![0; 2],
+                n_taken: vec![0; 2],
                 ahead: vec![0; 2],
-                made: HashMap::new(),
+                taken: Taken::default(),
                 consumed: Consumed::default(),
                 stall: Stall::default(),
                 state: DealState::Open,

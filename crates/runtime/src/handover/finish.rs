@@ -158,10 +158,6 @@ impl Feed {
         };
         let n_samples = rows.iter().filter(|row| row.sample.is_some()).count();
         self.maker.account().n_samples += n_samples as u64;
-        if let Some(sources) = self.maker.source.sources() {
-            let ids = rows.iter().filter_map(|row| row.sample);
-            sources.count(ids, &mut self.maker.account().by_source);
-        }
         let Some(slot) = self.convert((form, slot), lacking, &rows) else {
             return Ok(None);
         };

@@ -30,7 +30,7 @@ use bothends_accel::Usage;
 use bothends_core::ids::{EpochIdx, Label, SampleId};
 use bothends_core::order::{Order, OrderConfig};
 use bothends_core::plan::Shuffle;
-use bothends_core::resume::{Resume, check_order};
+use bothends_core::resume::Resume;
 use bothends_core::tensor::{Output, SampleShape};
 use bothends_figures::DataSet;
 use bothends_side_index::SideIndex;
@@ -47,7 +47,7 @@ use crate::handover::report::EpochReport;
 use crate::read::blocks::BlockSource;
 use crate::read::sources::Sources;
 use crate::read::supplied::Supplied;
-use crate::run::checkpoint::{self, Consumed, Loaded, Place};
+use crate::run::checkpoint::{self, Loaded, Place};
 use crate::run::digests::Digests;
 use crate::runtime::host::{EpochOptions, Notes, Runtime};
 use crate::threads::home::Home;
@@ -205,24 +205,9 @@ impl Loader {
                         has none";
             return Err(RuntimeError::Options(line.to_owned()));
         }
-        if start.is_in_mid_epoch() {
-            check_order(start.order, order.as_deref().map(Order::mark))?;
-        }
-        let runtime = self.runtime_mut();
-        let options = EpochOptions {
-            consumers,
-            start: start.position,
-            done: start.done.clone(),
-            order,
-            ..runtime.options(start.epoch)
-        };
-        let consumed = Consumed::new(&options);
-        let n_batches = runtime.plan(&options)?.n_batches();
-        checkpoint::check_done(&options.done, n_batches)?;
-        let n_left = n_batches - consumed.n_below(n_batches);
-        if !n_left.is_multiple_of(consumers) {
-            return Err(cannot_deal(n_left, consumers));
-        }
+        let options = self.runtime().options(start.epoch);
+        let options = EpochOptions { consumers, order, ..options };
+        let options = checkpoint::epoch_at(self.runtime(), &start, options)?;
         let next = options.next_in(next_order);
         let deal = self.begin_epoch(options, next)?;
         (self.next, self.asked) = (start, None);
@@ -245,7 +230,7 @@ impl Loader {
             }
             None => self.runtime_mut().start_epoch(&options)?,
         };
-        let deal = Arc::new(Deal::new(epoch, &options));
+        let deal = Arc::new(Deal::new(epoch, &options, self.sources().cloned()));
         self.running = Some(Running { deal: Arc::clone(&deal), options });
         self.prefetch(next);
         Ok(deal)
@@ -476,7 +461,7 @@ impl Loader {
             stats.slots_needed = runtime.slots_needed(device);
         }
         if let Some(running) = &self.running {
-            stats.add_taken(&runtime.devices, &running.deal.made());
+            stats.add_taken(&runtime.devices, &running.deal.taken());
         }
         let mut devices = runtime.devices.iter();
         stats.back.retain(|_| devices.next().is_none_or(|device| !device.is_vacant()));
@@ -519,13 +504,12 @@ impl Loader {
         }
         let epoch = running.deal.close(why)?;
         let report = self.runtime_mut().finish_epoch(epoch);
-        if let Some(sources) = self.sources().cloned() {
-            self.ended.add_sources(&sources, &report);
-        }
+        let taken = running.deal.taken();
         let runtime = self.runtime.as_ref();
         let devices = runtime.map_or(&[][..], |runtime| &runtime.devices);
         self.ended.add(devices, &report);
-        self.ended.add_taken(devices, &running.deal.made());
+        self.ended.add_taken(devices, &taken);
+        self.ended.add_sources(&taken);
         Some(report)
     }
 }
@@ -541,15 +525,6 @@ fn uneven() -> RuntimeError {
     let why = "consumers have taken different numbers of batches; \
                save the state when each has taken as many as the others";
     RuntimeError::CannotResume { why: why.to_owned() }
-}
-
-/// Without order, what is left need not be what a different number of consumers can share.
-fn cannot_deal(n_left: u32, consumers: u32) -> RuntimeError {
-    let why = format!(
-        "{n_left} batches are left, which {consumers} consumers cannot share evenly; continue \
-        with as many consumers as the state was saved with"
-    );
-    RuntimeError::CannotResume { why }
 }
 
 impl Drop for Loader {

@@ -1,4 +1,5 @@
-//! What an epoch was: who made what, what was lost, why the consumer waited.
+//! What an epoch was: who made what, what was lost, why the consumer waited. What its consumers took of it,
+//! `deal/taken.rs` counts.
 
 use bothends_core::epoch::Counts;
 use bothends_figures::{Audits, Damaged, Skipped, Stall};
@@ -30,8 +31,6 @@ pub struct EpochReport {
     pub cpu: ThreadSeconds,
     /// Seconds in which a finished batch waited for the consumer: the loader was ahead.
     pub backpressure_s: f64,
-    /// Samples handed over of each data set of a mix, in their order.
-    pub by_source: Vec<u64>,
     /// What happened when.
     pub log: EventLog,
 }
@@ -50,7 +49,6 @@ impl EpochReport {
             damages,
             audits,
             made_again,
-            by_source,
             n_samples: _,
         } = account;
         for device in made_again {
@@ -70,7 +68,6 @@ impl EpochReport {
             stall,
             cpu,
             backpressure_s,
-            by_source,
             log,
         }
     }

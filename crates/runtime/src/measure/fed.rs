@@ -1,5 +1,6 @@
 //! How well an accelerator is fed: an epoch over the whole data path into an accelerator that
-//! takes its time, cut off after a while.
+//! takes its time, cut off after a while. The accelerator is a `Consumer` as any other; [`Runtime::feed`] is not
+//! `Loader::feed`, which runs a training's next epoch to its end (`measure.rs` says why).
 //!
 //! The first step and the last do not count, as in MLPerf Storage: the first waits for a
 //! loader that begins, and with the last one ends. What a rate means, and which one is

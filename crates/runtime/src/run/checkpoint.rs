@@ -1,7 +1,7 @@
 //! Where a run stands, in a file: written whole or not at all, checked before it is used.
 //!
 //! What the state holds and when it may be used is `core::resume`'s; this module only knows
-//! files and which batches the consumer got.
+//! files, which batches the consumer got, and how an epoch continues behind them.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -11,7 +11,7 @@ use std::time::Instant;
 use bothends_core::ids::{BatchIdx, EpochIdx};
 use bothends_core::order::{Order, OrderMark};
 use bothends_core::recipe::Truncated;
-use bothends_core::resume::{Resume, RunIdentity, UNCHECKED_NOTE};
+use bothends_core::resume::{Resume, RunIdentity, UNCHECKED_NOTE, check_order};
 use bothends_io::{open_regular, replace};
 
 use crate::config::drive::{CheckpointEvery, DriveConfig};
@@ -264,11 +264,32 @@ pub(crate) fn resumed(json: &str, runtime: &Runtime) -> Result<Loaded, RuntimeEr
     Ok(Loaded { place, digests, note })
 }
 
+/// The epoch of these options, as it begins or goes on at `place`.
+///
+/// # Errors
+/// [`RuntimeError::Resume`] in the middle of an epoch of a different order; [`RuntimeError::CannotResume`] where
+/// the plan does not have what was delivered, or its consumers cannot share what is left.
+pub(crate) fn epoch_at(
+    runtime: &Runtime,
+    place: &Place,
+    options: EpochOptions,
+) -> Result<EpochOptions, RuntimeError> {
+    if place.is_in_mid_epoch() {
+        check_order(place.order, options.order.as_deref().map(Order::mark))?;
+    }
+    let (start, done) = (place.position, place.done.clone());
+    let options = EpochOptions { epoch: place.epoch, start, done, ..options };
+    let n_batches = runtime.plan(&options)?.n_batches();
+    check_done(&options.done, n_batches)?;
+    let n_left = n_batches - Consumed::new(&options).n_below(n_batches);
+    if !n_left.is_multiple_of(options.consumers) {
+        return Err(cannot_deal(n_left, options.consumers));
+    }
+    Ok(options)
+}
+
 /// Whether the batches that are said to be delivered are of a plan of `n_batches`.
-pub(crate) fn check_done(
-    done: &[(u32, u32)],
-    n_batches: u32,
-) -> Result<(), RuntimeError> {
+fn check_done(done: &[(u32, u32)], n_batches: u32) -> Result<(), RuntimeError> {
     match done.last() {
         Some(&(_, end)) if end > n_batches => Err(RuntimeError::CannotResume {
             why: format!(
@@ -279,6 +300,15 @@ pub(crate) fn check_done(
         }),
         Some(_) | None => Ok(()),
     }
+}
+
+/// Without order, what is left need not be what a different number of consumers can share.
+fn cannot_deal(n_left: u32, consumers: u32) -> RuntimeError {
+    let why = format!(
+        "{n_left} batches are left, which {consumers} consumers cannot share evenly; continue \
+        with as many consumers as the state was saved with"
+    );
+    RuntimeError::CannotResume { why }
 }
 
 #[cfg(test)]
@@ -311,15 +341,7 @@ mod tests {
     /// pass over the table, which may have a hundred million samples.
     #[test]
     fn a_state_does_not_pass_over_the_table() {
-        let records = Arc::new(NoRecords);
-        let labels: Vec<u32> = (0..400_000).map(|n| n % 1000).collect();
-        let config = RunConfig {
-            supplied: Some(Supplied::records("none", &labels, records).unwrap()),
-            memory: MemoryBudget::Slots(0),
-            batch_size: 1,
-            ..RunConfig::new("none".into(), Recipe::builtin("imagenet-eval").unwrap())
-        };
-        let runtime = Runtime::open(config).unwrap();
+        let runtime = opened(400_000);
         let cpu_ns = |work: &mut dyn FnMut()| {
             let before = thread_cpu_ns().expect("Linux says");
             work();
@@ -336,7 +358,49 @@ mod tests {
         assert!(states_ns < 10 * pass_ns, "20 states: {states_ns} ns, a pass: {pass_ns}");
     }
 
-    /// Of 400,000 samples whose bytes nobody asks for.
+    /// `run` and a loader go on by the same rules.
+    #[test]
+    fn an_epoch_goes_on_where_its_consumers_are() {
+        let runtime = opened(40);
+        let at = |done: &[(u32, u32)], order: Option<OrderMark>, consumers: u32| {
+            let place = Place { done: done.to_vec(), order, ..Place::of(EpochIdx(7)) };
+            let options = EpochOptions { consumers, ..runtime.options(EpochIdx(0)) };
+            epoch_at(&runtime, &place, options)
+        };
+        let first = at(&[(0, 3)], None, 1).unwrap();
+        assert_eq!(
+            (first.epoch, first.start, first.done),
+            (EpochIdx(7), 0, vec![(0, 3)])
+        );
+        let mark = Some(OrderMark { digest: 1, rank: 0, world: 1, n_batches: 40 });
+        assert!(matches!(at(&[(0, 3)], mark, 1), Err(RuntimeError::Resume(_))));
+        assert!(at(&[], mark, 1).is_ok(), "nothing of that order was delivered");
+        let refused = |done: &[(u32, u32)], consumers| {
+            at(done, None, consumers).map(drop).unwrap_err().to_string()
+        };
+        let line = refused(&[(0, 41)], 1);
+        assert!(
+            line.contains("batch 40 was delivered and what is planned has 40"),
+            "{line}"
+        );
+        let line = refused(&[(0, 3)], 2);
+        assert!(line.contains("37 batches are left, which 2 consumers cannot"), "{line}");
+    }
+
+    /// Over so many samples, one in a batch.
+    fn opened(n_samples: u32) -> Runtime {
+        let labels: Vec<u32> = (0..n_samples).map(|n| n % 1000).collect();
+        let records = Supplied::records("none", &labels, Arc::new(NoRecords)).unwrap();
+        Runtime::open(RunConfig {
+            supplied: Some(records),
+            memory: MemoryBudget::Slots(0),
+            batch_size: 1,
+            ..RunConfig::new("none".into(), Recipe::builtin("imagenet-eval").unwrap())
+        })
+        .unwrap()
+    }
+
+    /// Of samples whose bytes nobody asks for.
     #[derive(Debug)]
     struct NoRecords;
 

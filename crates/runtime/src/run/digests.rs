@@ -2,12 +2,10 @@
 //! over (`handover/digest.rs`): nothing is left to be hashed here.
 
 use bothends_core::digest::{ContentDigest, StreamDigest};
-use bothends_figures::SourceSamples;
 use twox_hash::XxHash3_64;
 
 use crate::config::run::RunConfig;
-use crate::handover::batch::{Batch, Sums};
-use crate::read::source::Source;
+use crate::handover::batch::Sums;
 
 /// Why digests that a state has are of no use to the run that goes on from it.
 const OF_OTHER_BYTES: &str = "as those in the state are over other bytes; to continue them, use the output type, \
@@ -21,9 +19,8 @@ pub(crate) struct Digests {
     pub(crate) of: Option<u32>,
     pub(crate) stream: StreamDigest,
     pub(crate) content: ContentDigest,
+    /// Samples that were delivered before this run resumed the epoch; of a state, all that were.
     pub(crate) n_samples: u64,
-    /// Of those that this run has got, those of each data set of a mix.
-    pub(crate) by_source: Vec<u64>,
 }
 
 /// What the digests of a rank are over, beyond what identifies its run: equal where the bytes of equal
@@ -53,23 +50,6 @@ impl Digests {
         };
         let none = Self { n_samples: self.n_samples, ..Self::default() };
         (none, ours.map(|_| why))
-    }
-
-    /// Counts the samples of a batch that the consumer has got; how many there are.
-    pub(crate) fn count(&mut self, batch: &Batch, source: &Source) -> u64 {
-        let n_valid = u64::from(batch.n_valid());
-        self.n_samples += n_valid;
-        if let Some(sources) = source.sources() {
-            let ids = batch.rows().iter().filter_map(|row| row.sample);
-            sources.count(ids, &mut self.by_source);
-        }
-        n_valid
-    }
-
-    /// What was counted of each data set of a mix.
-    pub(crate) fn sources(&self, source: &Source) -> Vec<SourceSamples> {
-        let sources = source.sources();
-        sources.map_or_else(Vec::new, |sources| sources.figures(&self.by_source))
     }
 
     /// Counts a batch that the consumer has got.

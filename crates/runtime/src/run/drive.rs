@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bothends_accel::Usage;
 use bothends_core::digest::StreamDigest;
 use bothends_core::ids::{EpochIdx, Prong};
-use bothends_core::resume::check_order;
+use bothends_core::resume::Resume;
 use bothends_figures::{
     AcceleratorResult, Alone, BackResult, Bytes, Counted, Cpu, EpochResult, FrontResult,
     Memory, RunResult, Stall, UsageSample,
@@ -22,11 +22,12 @@ use crate::error::RuntimeError;
 use crate::handover::batch::Batch;
 use crate::handover::consumer::{Consumer, Timed};
 use crate::handover::deal::Deal;
+use crate::handover::deal::taken::Taken;
 use crate::handover::epoch::Polled;
 use crate::handover::loader::Loader;
 use crate::handover::report::EpochReport;
 use crate::read::blocks::BlockSource;
-use crate::run::checkpoint::{self, Loaded, NextSave, Place, Saves};
+use crate::run::checkpoint::{self, Loaded, NextSave, Saves};
 use crate::run::digests::{Digests, digest_of};
 use crate::run::energy::{Amounts, Lap, Metering, Meters, Used, devices_say};
 use crate::run::faults::injected;
@@ -163,11 +164,8 @@ struct Seen {
     cpu_s: [Option<f64>; 2],
     went: Went,
     part: Part,
-    /// Made by the host, made by devices.
-    samples: [u64; 2],
-    front: u32,
-    /// By device.
-    back: Vec<u32>,
+    /// What it has taken, as the deal counts.
+    taken: Taken,
     usage: Usage,
     shares: Shares,
 }
@@ -195,9 +193,8 @@ impl Run<'_> {
             return Ok(Epochs::of(0..self.how.epochs, options(0)));
         };
         let Loaded { place, digests, note } = checkpoint::load(path, runtime)?;
-        let is_in_mid_epoch = place.is_in_mid_epoch();
-        let Place { epoch, position, done, order } = place;
-        check_order(order, None)?;
+        let epoch = place.epoch;
+        let first = checkpoint::epoch_at(runtime, &place, options(epoch.0))?;
         if epoch.0 >= self.how.epochs {
             return Err(RuntimeError::CannotResume {
                 why: format!(
@@ -207,7 +204,7 @@ impl Run<'_> {
                 ),
             });
         }
-        let (digests, why_none) = match is_in_mid_epoch {
+        let (digests, why_none) = match place.is_in_mid_epoch() {
             true => digests.resumed(digest_of),
             false => (Digests::of(digest_of), None),
         };
@@ -215,8 +212,7 @@ impl Run<'_> {
             observer.note(&format!("epoch {}: it has no digests, {why}", epoch.0));
         }
         let digest = digests.of.map(|_| digests.stream.clone());
-        let first = EpochOptions { start: position, done, digest, ..options(epoch.0) };
-        checkpoint::check_done(&first.done, runtime.plan(&first)?.n_batches())?;
+        let first = EpochOptions { digest, ..first };
         if let Some(note) = note {
             observer.note(note);
         }
@@ -245,9 +241,7 @@ impl Run<'_> {
             cpu_s: [cpu_before; 2],
             went: Went::Stopped,
             part,
-            samples: [0; 2],
-            front: 0,
-            back: vec![0; self.loader.runtime().devices.len()],
+            taken: deal.taken(),
             usage: Usage::default(),
             shares: Shares::begin(began),
         };
@@ -256,7 +250,7 @@ impl Run<'_> {
         seen.shares.own();
         seen.seconds = (seen.shares.since - seen.began).as_secs_f64();
         let path = self.how.checkpoint.as_ref();
-        let state = path.map(|_| self.loader.place(&self.digests));
+        let state = path.map(|_| self.state(&seen));
         let mut report = self.loader.end_epoch().ok_or(RuntimeError::Closed)?;
         tell_moments(observer, &deal);
         tell_notes(self.loader.runtime(), observer);
@@ -284,51 +278,51 @@ impl Run<'_> {
             let polled = deal.poll(0, PATIENCE)?;
             seen.shares.waited();
             match polled {
-                Polled::Batch(batch) => self.consume(batch, seen, &mut consumer)?,
+                Polled::Batch(batch) => {
+                    seen.taken = deal.taken();
+                    self.consume(batch, seen, &mut consumer)?;
+                }
                 Polled::Pending => continue,
                 Polled::End => return Ok(Went::ToTheEnd),
             }
             tell_moments(observer, deal);
             tell_notes(self.loader.runtime(), observer);
             observer.batch(self.progress(seen, options, deal));
-            if self.how.stop_after.is_some_and(|most| seen.n_batches() >= most) {
+            if self.how.stop_after.is_some_and(|most| seen.taken.n_batches() >= most) {
                 break;
             }
             if next_save.is_due() {
-                self.saves.save(&self.loader.place(&self.digests)?);
+                let state = self.state(seen)?;
+                self.saves.save(&state);
                 self.saves.tell(observer);
             }
         }
         Ok(Went::Stopped)
     }
 
-    /// Takes one batch through its step.
+    /// Where the consumer is, with the digests of what it got.
+    fn state(&self, seen: &Seen) -> Result<Resume, RuntimeError> {
+        let n_samples = self.digests.n_samples + seen.taken.n_samples();
+        self.loader.place(&Digests { n_samples, ..self.digests.clone() })
+    }
+
+    /// Takes one batch, which has been counted, through its step.
     fn consume(
         &mut self,
         batch: Batch,
         seen: &mut Seen,
         consumer: &mut dyn Consumer,
     ) -> Result<(), RuntimeError> {
-        if seen.n_batches() == 0 {
+        if seen.taken.n_batches() == 1 {
             seen.first_batch_s = seen.began.elapsed().as_secs_f64();
             seen.gap_s = self.last_step.map(|last| last.elapsed().as_secs_f64());
         }
-        let n_valid = self.digests.count(&batch, self.loader.runtime().source());
         if let Some(sums) = &batch.sums {
             self.digests.add(sums);
         }
-        let cut_bytes = self.loader.runtime().sample_bytes() as u64 * n_valid;
-        match batch.prong {
-            Prong::Front => {
-                seen.front += 1;
-                seen.samples[0] += n_valid;
-            }
-            Prong::Back(device) => {
-                let made = seen.back.get_mut(usize::from(device.0));
-                made.into_iter().for_each(|n| *n += 1);
-                seen.samples[1] += n_valid;
-                self.bytes.device_to_host += cut_bytes;
-            }
+        if batch.prong != Prong::Front {
+            let sample_bytes = self.loader.runtime().sample_bytes() as u64;
+            self.bytes.device_to_host += sample_bytes * u64::from(batch.n_valid());
         }
         self.bytes.host_to_accelerator += batch.bytes().len() as u64;
         seen.shares.own();
@@ -347,9 +341,9 @@ impl Run<'_> {
             epoch: options.epoch.0,
             strategy: options.strategy.name(),
             n_batches: deal.n_batches,
-            front: seen.front,
-            back: seen.n_back(),
-            images_per_s: rate(seen.n_samples(), seconds),
+            front: seen.taken.front.n_batches,
+            back: seen.taken.n_back(),
+            images_per_s: rate(seen.taken.n_samples(), seconds),
             stalled: (stall.waited() / seconds).min(1.0),
             counted: seen.counted(stall),
             bytes: self.bytes,
@@ -393,20 +387,9 @@ impl Run<'_> {
 }
 
 impl Seen {
-    fn n_samples(&self) -> u64 {
-        self.samples.iter().sum()
-    }
-
-    fn n_back(&self) -> u32 {
-        self.back.iter().sum()
-    }
-
-    fn n_batches(&self) -> u32 {
-        self.front + self.n_back()
-    }
-
     fn stopped_at(&self) -> Option<u32> {
-        self.part.stopped_at(self.n_batches()).filter(|_| self.went == Went::Stopped)
+        let stopped_at = self.part.stopped_at(self.taken.n_batches());
+        stopped_at.filter(|_| self.went == Went::Stopped)
     }
 
     /// The loader's waits and the consumer's own work.
@@ -416,7 +399,7 @@ impl Seen {
 
     fn counted(&self, stall: Stall) -> Counted {
         let busy_s = Duration::from_nanos(self.usage.busy_ns).as_secs_f64();
-        Counted { samples: self.samples, stall, busy_s }
+        Counted { samples: self.taken.samples(), stall, busy_s }
     }
 }
 
@@ -429,16 +412,16 @@ impl Run<'_> {
         seen: &Seen,
         report: &EpochReport,
     ) -> EpochResult {
-        let seconds = seen.seconds;
-        let images_per_s = rate(seen.n_samples(), seconds);
+        let (seconds, taken) = (seen.seconds, &seen.taken);
+        let images_per_s = rate(taken.n_samples(), seconds);
         let counts = &report.counts;
         let has_digests = options.digest.is_some();
         EpochResult {
             epoch: options.epoch.0,
             strategy: options.strategy.name().to_owned(),
-            samples: seen.n_samples(),
-            sources: self.digests.sources(self.loader.runtime().source()),
-            batches: seen.n_batches(),
+            samples: taken.n_samples(),
+            sources: taken.sources(),
+            batches: taken.n_batches(),
             resumed_at: seen.part.resumed_at(),
             stopped_at: seen.stopped_at(),
             seconds,
@@ -448,8 +431,8 @@ impl Run<'_> {
             stream_digest: has_digests.then(|| self.digests.stream.to_string()),
             content_digest: has_digests.then(|| self.digests.content.to_string()),
             front: FrontResult {
-                batches: seen.front,
-                rate_batches_per_s: f64::from(seen.front) / seconds,
+                batches: taken.front.n_batches,
+                rate_batches_per_s: f64::from(taken.front.n_batches) / seconds,
                 wasted: counts.front.wasted,
                 cpu_s: report.cpu.front,
             },
@@ -468,7 +451,7 @@ impl Run<'_> {
             feed_cpu_s: report.cpu.both,
             cpu_ms_per_image: per_image_ms(
                 process::since(seen.cpu_s[0], seen.cpu_s[1]),
-                seen.n_samples(),
+                taken.n_samples(),
             ),
             peak_rss_bytes: process::peak_rss_bytes(),
             energy: None,
@@ -491,14 +474,15 @@ impl Run<'_> {
 
     fn back_results(&self, seen: &Seen, report: &EpochReport) -> Vec<BackResult> {
         let devices = self.loader.runtime().devices.iter().zip(&report.counts.back);
-        let devices = devices.zip(&report.back).zip(&report.cpu.back).zip(&seen.back);
+        let devices =
+            devices.zip(&report.back).zip(&report.cpu.back).zip(seen.taken.back());
         devices
             .filter(|((((device, _), _), _), _)| !device.is_vacant())
-            .map(|((((device, counts), back), host_cpu_s), batches)| BackResult {
+            .map(|((((device, counts), back), host_cpu_s), taken)| BackResult {
                 device: device.shown_name(),
                 emulated: device.presence.is_emulated(),
-                batches: *batches,
-                rate_batches_per_s: f64::from(*batches) / seen.seconds,
+                batches: taken.n_batches,
+                rate_batches_per_s: f64::from(taken.n_batches) / seen.seconds,
                 late: counts.late,
                 lost: counts.lost,
                 wasted: counts.wasted + back.extra,

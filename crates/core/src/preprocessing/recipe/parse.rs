@@ -73,8 +73,15 @@ struct RawView {
     ops: Vec<Map<String, Value>>,
 }
 
-pub(super) fn recipe(json: &str) -> Result<Recipe, RecipeError> {
-    let raw: RawRecipe = serde_json::from_str(json).map_err(RecipeError::Json)?;
+pub(super) fn text(json: &str) -> Result<Recipe, RecipeError> {
+    serde_json::from_str(json).map_err(RecipeError::Json).and_then(recipe)
+}
+
+pub(super) fn value(value: Value) -> Result<Recipe, RecipeError> {
+    serde_json::from_value(value).map_err(RecipeError::Json).and_then(recipe)
+}
+
+fn recipe(raw: RawRecipe) -> Result<Recipe, RecipeError> {
     let numerics = match (raw.version, raw.numerics.unwrap_or(RawNumerics::Exact)) {
         (1, RawNumerics::Exact) => Numerics::Exact,
         (2, RawNumerics::Exact) => Numerics::Exact13,

@@ -15,9 +15,37 @@ fn recipe(ops: &str) -> Recipe {
 
 /// The whole line a user sees: the error and its sources.
 fn complaint(json: &str) -> String {
-    let error = Recipe::from_json(json).unwrap_err();
+    line_of(&Recipe::from_json(json).unwrap_err())
+}
+
+fn line_of(error: &RecipeError) -> String {
     let sources = std::iter::successors(error.source(), |&error| error.source());
     sources.fold(error.to_string(), |line, source| format!("{line}: {source}"))
+}
+
+/// What is wrong with it is said in the same words, without a place in a text that nobody wrote.
+#[test]
+fn a_value_is_read_as_its_text_is() {
+    for name in Recipe::builtin_names() {
+        let text = Recipe::builtin(name).unwrap().to_json();
+        let value = serde_json::from_str(&text).unwrap();
+        let recipe = Recipe::from_json(&text).unwrap();
+        assert_eq!(Recipe::from_value(value).unwrap(), recipe);
+    }
+    let wrong = [
+        "3".to_owned(),
+        r#"{"version": 1, "name": "x"}"#.to_owned(),
+        r#"{"version": -1, "name": "x", "ops": []}"#.to_owned(),
+        r#"{"version": 1, "name": "x", "ops": [], "opps": []}"#.to_owned(),
+        with_ops(r#"[{"op": "decode"}, {"op": "resize", "size": 1.5}]"#),
+        with_ops(r#"[{"op": "decode"}, {"op": "flip"}]"#),
+    ];
+    for json in wrong {
+        let error = Recipe::from_value(serde_json::from_str(&json).unwrap()).unwrap_err();
+        let (said, of_text) = (line_of(&error), complaint(&json));
+        assert!(!said.contains(" at line "), "{said}");
+        assert_eq!(of_text.split(" at line ").next(), Some(&*said));
+    }
 }
 
 #[test]

@@ -86,7 +86,8 @@ impl GpuDeal {
                 Next::Failed(error) => return Err(error),
                 Next::Uploaded(batch) => {
                     // One that nobody shall get any more goes, and the deal says why.
-                    if self.deal.mark(consumer, (batch.index, batch.prong)) {
+                    let counted = (batch.index, batch.prong, batch.rows());
+                    if self.deal.mark(consumer, counted) {
                         self.top_up(consumer, &mut seat);
                         return Ok(GpuPolled::Batch(batch));
                     }

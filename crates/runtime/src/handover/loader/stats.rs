@@ -1,18 +1,14 @@
 //! What a loader has done, as numbers. It counts nothing itself: the running epoch's deal and the
 //! reports of those that are over say it.
 
-use std::collections::HashMap;
-
-use bothends_core::ids::Prong;
 use bothends_figures::{
     Audits, Damaged, Fetches, RecordCacheUse, Skipped, SourceSamples, Stall,
 };
 use bothends_side_index::{BlockCacheStats, SideIndexStats};
 use serde::Serialize;
 
-use crate::collect::line::device_idx;
+use crate::handover::deal::taken::Taken;
 use crate::handover::report::EpochReport;
-use crate::read::sources::Sources;
 use crate::runtime::host::Device;
 
 /// What a loader has done since it was opened. Batches count when a consumer takes them, all
@@ -25,7 +21,7 @@ pub struct LoaderStats {
     pub front_batches: u64,
     /// One entry per device, in the order of `csds`.
     pub back: Vec<DeviceStats>,
-    /// Samples of each data set of a mix, in epochs that are over.
+    /// Samples of each data set of a mix, of those delivered in epochs that are over.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceSamples>,
     /// Claims of devices that the host redid.
@@ -82,11 +78,10 @@ pub struct DeviceStats {
 
 impl LoaderStats {
     /// What consumers have got of an epoch. Its report also counts batches that lay ready when it was broken off.
-    pub(super) fn add_taken(&mut self, devices: &[Device], made: &HashMap<Prong, u64>) {
-        let of = |prong| made.get(&prong).copied().unwrap_or(0);
-        self.front_batches += of(Prong::Front);
-        for (i, sum) in self.of_devices(devices).iter_mut().enumerate() {
-            sum.batches += of(Prong::Back(device_idx(i)));
+    pub(super) fn add_taken(&mut self, devices: &[Device], taken: &Taken) {
+        self.front_batches += u64::from(taken.front.n_batches);
+        for (sum, made) in self.of_devices(devices).iter_mut().zip(taken.back()) {
+            sum.batches += u64::from(made.n_batches);
         }
     }
 
@@ -107,15 +102,16 @@ impl LoaderStats {
         self.backpressure_s += report.backpressure_s;
     }
 
-    /// The samples of each data set of a mix in an epoch that is over.
-    pub(super) fn add_sources(&mut self, sources: &Sources, report: &EpochReport) {
-        let mut counts = report.by_source.clone();
-        for (count, known) in counts.iter_mut().zip(&self.sources) {
-            *count += known.samples;
+    /// What consumers have got of each data set of a mix, in an epoch that is over.
+    pub(super) fn add_sources(&mut self, taken: &Taken) {
+        if taken.n_batches() == 0 {
+            return;
         }
-        if !counts.is_empty() {
-            self.sources = sources.figures(&counts);
+        let mut sources = taken.sources();
+        for (sum, known) in sources.iter_mut().zip(&self.sources) {
+            sum.samples += known.samples;
         }
+        self.sources = sources;
     }
 
     /// The part of each device.
