@@ -275,12 +275,16 @@ fn module_of(source: &Path, path: &Path) -> Module {
     if parts == ["lib"] || parts == ["main"] { Vec::new() } else { parts }
 }
 
-/// The `src` folders of the crates.
+/// The `src` folders of the crates, those of the tests and of the programs for devices included.
 fn sources() -> Vec<PathBuf> {
-    let crates = fs::read_dir(root().join("crates")).unwrap();
-    let crates = crates.map(|entry| entry.unwrap().path());
-    let mut found: Vec<_> = crates
-        .chain([root().join("firmware-sim")])
+    let below = |folder: &str| {
+        let entries = fs::read_dir(root().join(folder)).unwrap();
+        entries.map(|entry| entry.unwrap().path())
+    };
+    let others = ["firmware-sim", "fuzz", "tests", "tests/long-link"];
+    let mut found: Vec<_> = below("crates")
+        .chain(below("firmware-sim/programs"))
+        .chain(others.map(|folder| root().join(folder)))
         .map(|path| path.join("src"))
         .filter(|source| source.is_dir())
         .collect();
