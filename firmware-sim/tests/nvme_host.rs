@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bothends_agent::conformance::{self, Exercise};
+use bothends_core::ids::{BatchIdx, SampleId};
 use bothends_csd::{ConnectOptions, CsdError, Transport, connect};
 use bothends_firmware_sim::nvme::{
     Batches, BlockMedia, Checksum, Subsystem, SubsystemConfig, Target, TargetConfig,
 };
+use bothends_slots::conformance::produce;
+use bothends_slots::{Job, JobId};
 
 const NAME: &str = "nqn.2026-11.dev.bothends:test";
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -123,6 +126,34 @@ fn a_device_with_blocks_for_results_conforms() {
     let (begin, end) = (byte(n_data + 8), byte(n_data + SPARE - 8));
     assert!(before[..begin] == after[..begin] && before[end..] == after[end..]);
     assert!(after[begin..end].iter().any(|byte| *byte != 0), "it was not used");
+}
+
+/// Each check has a device of its own: one that has just lost its host is still busy with it for a moment.
+#[test]
+fn it_is_a_producer_like_any_other() {
+    produce::all(&mut || {
+        let site = Site::new(64 << 20);
+        let mut device = site.connect("").unwrap();
+        let capacity = device.hello().unwrap().slots;
+        let session = site.exercise.session();
+        device.open(&session).unwrap();
+        let expected = move |epoch, sample| {
+            // The whole of it: the device is to live as long as its host.
+            let site = &site;
+            let (id, batch) = (JobId(0), BatchIdx(0));
+            let job = Job { id, epoch, batch, samples: vec![sample], need_ns: 0 };
+            let (bytes, bad) = site.exercise.expected(&job);
+            bad.is_empty().then_some(bytes)
+        };
+        produce::Subject {
+            producer: device,
+            capacity,
+            sample_bytes: session.sample_bytes as usize,
+            expected: Box::new(expected),
+            samples: (0..5).map(SampleId).collect(),
+            damaged: Vec::new(),
+        }
+    });
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! House rules of the folders: no file names another that names it back, however long the way
-//! round, no folder holds more files than one takes in at a glance, and `core`'s parts are apart.
+//! round, no folder holds more files than one takes in at a glance, `core`'s parts are apart, and a
+//! written file gets its name in one place.
 //!
 //! What a file names is read off its `use` lines and paths; a name that a parent passes on
 //! (`pub use`) counts as the file that it is from. A parent that names its child is no circle.
@@ -17,6 +18,10 @@ const MOST_FILES: usize = 12;
 
 /// The parts of `core`: what is in a sample, who makes it when, and what many jobs have in common.
 const PARTS: [&str; 3] = ["preprocessing", "scheduling", "pool"];
+
+/// Who gives a file that is complete its name: the drafts of `io`, and a crate that may not import it, for a
+/// file that a compiler writes.
+const NAMING: [&str; 2] = ["crates/gpu/src/twin/compile.rs", "crates/io/src/draft.rs"];
 
 /// A module: its path from the crate's root, which is the empty one.
 type Module = Vec<String>;
@@ -68,6 +73,22 @@ fn no_part_of_core_names_another() {
         }
     }
     assert!(broken.is_empty(), "arrows between core's parts:\n  {}", broken.join("\n  "));
+}
+
+#[test]
+fn a_written_file_gets_its_name_in_one_place() {
+    let calls = ["fs::rename(", "hard_link(", "linkat("];
+    let mut naming = Vec::new();
+    for path in sources().iter().flat_map(|source| rust_files(source)) {
+        let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
+        let is_test = name.starts_with("tests/") || path.ends_with("tests.rs");
+        let text = code(&fs::read_to_string(&path).unwrap());
+        if !is_test && calls.iter().any(|call| text.contains(call)) {
+            naming.push(name.to_owned());
+        }
+    }
+    naming.sort();
+    assert_eq!(naming, NAMING, "use `bothends_io::replace` and its like");
 }
 
 /// A crate's files, without their tests, and what they pass on.
@@ -275,12 +296,16 @@ fn module_of(source: &Path, path: &Path) -> Module {
     if parts == ["lib"] || parts == ["main"] { Vec::new() } else { parts }
 }
 
-/// The `src` folders of the crates.
+/// The `src` folders of the crates, those of the tests and of the programs for devices included.
 fn sources() -> Vec<PathBuf> {
-    let crates = fs::read_dir(root().join("crates")).unwrap();
-    let crates = crates.map(|entry| entry.unwrap().path());
-    let mut found: Vec<_> = crates
-        .chain([root().join("firmware-sim")])
+    let below = |folder: &str| {
+        let entries = fs::read_dir(root().join(folder)).unwrap();
+        entries.map(|entry| entry.unwrap().path())
+    };
+    let others = ["firmware-sim", "fuzz", "tests", "tests/long-link"];
+    let mut found: Vec<_> = below("crates")
+        .chain(below("firmware-sim/programs"))
+        .chain(others.map(|folder| root().join(folder)))
         .map(|path| path.join("src"))
         .filter(|source| source.is_dir())
         .collect();

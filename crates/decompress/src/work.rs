@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use bothends_dataset::{Decompression, Step, Storage, Treatment};
-use bothends_io::open_regular;
+use bothends_io::{open_regular, write_beside};
 
 use crate::codecs::decompressed;
 use crate::columns;
@@ -162,21 +162,19 @@ impl Job<'_> {
         let failed = DecompressError::at("make", folder);
         fs::create_dir_all(folder).map_err(failed)?;
         let part = self.entry.data().join(format!("{PART}{nth}"));
-        let file =
-            File::create_new(&part).map_err(DecompressError::at("write", &part))?;
-        let made = self.write((nth, step, len), &file, shared);
-        let done = made.and_then(|()| {
-            let failed = DecompressError::at("write", &path);
+        let mut refused = None;
+        let made = write_beside(&part, &path, |file| {
+            if let Err(error) = self.write((nth, step, len), &file, shared) {
+                refused = Some(error);
+                return Err(ErrorKind::Other.into());
+            }
             // After a failure of power, it is complete or not there.
-            file.sync_data().map_err(&failed)?;
-            fs::rename(&part, &path).map_err(&failed)?;
-            file.metadata().map(|found| found.len()).map_err(&failed)
+            file.sync_data()?;
+            Ok(file.metadata()?.len())
         });
-        if done.is_err() {
-            // The first error is the one to tell.
-            let _ = fs::remove_file(&part);
-        }
-        done
+        made.map_err(|error| {
+            refused.unwrap_or_else(|| DecompressError::at("write", &path)(error))
+        })
     }
 
     fn write(

@@ -3,7 +3,8 @@
 //! If the file system supports it (O_TMPFILE), an unfinished file has no name, so nothing is left when its
 //! process is killed. Otherwise it has a hidden name, which is removed when the draft is dropped. A file
 //! that replaces another is written next to it ([`replace`], or [`write_beside`] if that name
-//! matters). None of them syncs: the writer syncs what must survive a power failure, or the reader
+//! matters, or [`take_place`] if something else writes it). One that must not replace another is linked
+//! ([`place_first`]). None of them syncs: the writer syncs what must survive a power failure, or the reader
 //! recognises an empty file. `draft/left.rs` removes what killed writers leave behind under hidden names, and
 //! those of [`replace`].
 
@@ -113,6 +114,22 @@ impl Draft {
         }
         Ok(path)
     }
+
+    /// Gives the file the name `name`, in place of what has it. Until then it has one as [`Self::publish`] gives it,
+    /// by which others recognise what a killed process has left.
+    ///
+    /// # Errors
+    /// [`IoError::Failed`]; nothing is left.
+    pub fn publish_as(
+        self,
+        (prefix, extension): (&str, &str),
+        name: &str,
+    ) -> Result<PathBuf, IoError> {
+        let path = self.folder.join(name);
+        let beside = self.publish(prefix, extension)?;
+        take_place(&beside, &path).map_err(|e| IoError::at(&path, "write", e))?;
+        Ok(path)
+    }
 }
 
 impl Drop for Draft {
@@ -137,6 +154,15 @@ pub fn write_beside<T>(
     named(beside, path, create_anew(beside).and_then(write))
 }
 
+/// Gives the complete file at `beside` the name `path`, in place of what had it. After an error nothing is left
+/// at `beside`.
+///
+/// # Errors
+/// What the system says.
+pub fn take_place(beside: &Path, path: &Path) -> io::Result<()> {
+    named(beside, path, Ok(()))
+}
+
 /// Gives the file at `beside` the name `path`, or removes it where it was not written.
 fn named<T>(beside: &Path, path: &Path, written: io::Result<T>) -> io::Result<T> {
     let done = written.and_then(|done| std::fs::rename(beside, path).map(|()| done));
@@ -145,6 +171,42 @@ fn named<T>(beside: &Path, path: &Path, written: io::Result<T>) -> io::Result<T>
         let _ = std::fs::remove_file(beside);
     }
     done
+}
+
+/// Writes `bytes` into a new file at `beside`, of this mode before the umask, and gives it the name `path` if
+/// nothing has that: of several that do so at once, one succeeds. The file appears whole, and nothing is left at
+/// `beside`. A file that others sweep away before it has its name is written again.
+///
+/// # Errors
+/// `AlreadyExists` if something has the name; `Unsupported` where the file system does not link files; and
+/// whatever else the system says.
+pub fn place_first(
+    beside: &Path,
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+) -> io::Result<()> {
+    loop {
+        let file = new_file().mode(mode).open(beside)?;
+        let written = file.write_all_at(bytes, 0);
+        let placed = written
+            .and_then(|()| std::fs::hard_link(beside, path).map_err(without_links));
+        let removed = std::fs::remove_file(beside);
+        match placed {
+            // Whoever had the place may have left it meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && removed.is_err() => {
+            }
+            placed => return placed,
+        }
+    }
+}
+
+/// Where a file system does not link files, vfat says `EPERM`, others that they do not support it.
+fn without_links(error: io::Error) -> io::Error {
+    match error.kind() == io::ErrorKind::PermissionDenied {
+        true => io::ErrorKind::Unsupported.into(),
+        false => error,
+    }
 }
 
 /// A new file at `path`. What a writer that was killed left there goes; what is behind a link that
@@ -173,6 +235,22 @@ pub fn replace<T>(
     left::remove_once(path);
     let (beside, file) = create_beside(path)?;
     named(&beside, path, write(file))
+}
+
+/// Makes sure that [`replace`] can write a file called `path`, before there is one to lose. What has that name
+/// stays as it is.
+///
+/// # Errors
+/// What the system says.
+pub fn check_replaceable(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let beside = left::probe(path);
+    drop(File::create(&beside)?);
+    // Another process with this number in another container may have removed it.
+    let _ = std::fs::remove_file(&beside);
+    Ok(())
 }
 
 /// A new file that is to replace `path`. What has a name already is somebody else's.
@@ -297,6 +375,77 @@ mod tests {
             (names(root.path()), std::fs::read(&path).unwrap()),
             (vec!["file".to_owned()], b"second".to_vec())
         );
+    }
+
+    #[test]
+    fn a_draft_takes_the_place_of_what_has_its_name() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("file");
+        for begin in [Draft::new, Draft::hidden] {
+            std::fs::write(&path, "a longer one").unwrap();
+            let draft = begin(root.path()).unwrap();
+            draft.write_at(b"whole", 0).unwrap();
+            assert_eq!(draft.publish_as(("a-", "test"), "file").unwrap(), path);
+            assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+            assert_eq!(names(root.path()), ["file"]);
+        }
+        let folder = root.path().join("folder");
+        std::fs::create_dir(&folder).unwrap();
+        let draft = Draft::new(root.path()).unwrap();
+        let error = draft.publish_as(("a-", "test"), "folder").unwrap_err();
+        assert!(error.to_string().contains("folder"), "{error}");
+        std::fs::write(folder.join("new"), "by something else").unwrap();
+        take_place(&folder.join("new"), &folder).unwrap_err();
+        take_place(&folder.join("new"), &path).unwrap_err();
+        assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+        assert!(names(&folder).is_empty());
+        assert_eq!(names(root.path()), ["file", "folder"]);
+    }
+
+    #[test]
+    fn the_first_file_under_a_name_stays() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("file");
+        let place = |nth: u8| {
+            let beside = root.path().join(format!("{nth}.new"));
+            place_first(&beside, &path, &[nth; 9], 0o600).map(|()| nth)
+        };
+        let placed: Vec<_> = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..8).map(|nth| scope.spawn(move || place(nth))).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let (first, others): (Vec<_>, Vec<_>) =
+            placed.into_iter().partition(Result::is_ok);
+        let [Ok(first)] = first[..] else { panic!("{first:?}") };
+        for other in others {
+            assert_eq!(other.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), [first; 9]);
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!((mode & 0o777, names(root.path())), (0o600, vec!["file".to_owned()]));
+        let missing = root.path().join("no/file");
+        let error = place_first(&missing, &path, b"", 0o600).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let refused = without_links(io::ErrorKind::PermissionDenied.into());
+        assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn whether_a_file_can_be_replaced_is_known_before() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("file");
+        check_replaceable(&path).unwrap();
+        assert!(names(root.path()).is_empty());
+        std::fs::write(&path, "kept").unwrap();
+        check_replaceable(&path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"kept");
+        assert_eq!(names(root.path()), ["file"]);
+        let error = check_replaceable(root.path()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+        let error = check_replaceable(&root.path().join("no/file")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

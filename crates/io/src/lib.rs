@@ -28,7 +28,9 @@ mod readers;
 pub mod conformance;
 
 pub use buffer::{ALIGNMENT, Buffer, Bytes, Pool, Pooled};
-pub use draft::{Draft, replace, write_beside};
+pub use draft::{
+    Draft, check_replaceable, place_first, replace, take_place, write_beside,
+};
 pub use error::IoError;
 pub use files::beneath::{Beneath, Links};
 pub use files::drive::{

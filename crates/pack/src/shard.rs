@@ -10,7 +10,7 @@ use bothends_dataset::store::{
     HEADER_BYTES, Header, Index, IndexBuilder, PAGE_BYTES, RecordKind, Refusal, Sealed,
     Shard,
 };
-use bothends_io::{FileWriter, open_regular, write_beside};
+use bothends_io::{FileWriter, open_regular, take_place, write_beside};
 
 use crate::PackError;
 use crate::record::Made;
@@ -89,7 +89,7 @@ impl ShardWriter {
         let copy = [&header.encode()[..], &index].concat();
         write_whole(&self.folder, &shard.index_file(), &copy)?;
         let path = self.folder.join(shard.file());
-        fs::rename(&self.part, &path).map_err(PackError::at("write", &path))?;
+        take_place(&self.part, &path).map_err(PackError::at("write", &path))?;
         Ok(shard)
     }
 

@@ -5,12 +5,12 @@
 //! may be deleted: then what was learned is learned again.
 
 use std::fmt;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use bothends_io::open_own;
+use bothends_io::{open_own, place_first};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -82,12 +82,7 @@ impl Key {
         // Those bytes were seen in a name.
         fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
         let beside = path.with_extension(format!("{unique:016x}.new"));
-        let mut private = OpenOptions::new();
-        private.write(true).create_new(true).mode(0o600);
-        let written = private.open(&beside).and_then(|mut file| file.write_all(&key));
-        let linked = written.and_then(|()| fs::hard_link(&beside, path));
-        drop(fs::remove_file(&beside));
-        match linked {
+        match place_first(&beside, path, &key, 0o600) {
             Ok(()) => Ok(Self(key)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Self::read(path),
             Err(error) => Err(error),

@@ -187,8 +187,7 @@ impl Place {
         let draft = draft.map_err(io::Error::other)?;
         draft.write_at(&header, 0).map_err(io::Error::other)?;
         draft.write_at(body, HEADER_BYTES as u64).map_err(io::Error::other)?;
-        let new = draft.publish(PREFIX, EXTENSION).map_err(io::Error::other)?;
-        let renamed = fs::rename(&new, self.folder.join(FILE));
+        draft.publish_as((PREFIX, EXTENSION), FILE).map_err(io::Error::other)?;
         // Those of a process that was killed here; one that was not comes too late, which it does not mind.
         for entry in fs::read_dir(&self.folder)?.flatten() {
             let name = entry.file_name();
@@ -196,7 +195,7 @@ impl Place {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        renamed
+        Ok(())
     }
 }
 

@@ -3,14 +3,14 @@
 //! What must come out is made by `ops` directly. Nothing here talks to a device.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
 use bothends_core::recipe::{Recipe, RecordShape};
 use bothends_core::sample::{Encoding, Extent, Record, SampleKey};
-use bothends_csd::{RecordDigest, Session};
+use bothends_csd::{RecordDigest, Session, write_beside};
 use bothends_dataset::TableBuilder;
 use bothends_ops::{Pipeline, Scratch};
 use bothends_slots::{Job, JobId};
@@ -181,9 +181,9 @@ impl Exercise {
         for path in self.files() {
             let full = self.root.join(path);
             fs::create_dir_all(full.parent().unwrap_or(&self.root))?;
-            let new = full.with_extension("new");
-            fs::write(&new, self.content(path))?;
-            fs::rename(&new, &full)?;
+            write_beside(&full.with_extension("new"), &full, |mut file| {
+                file.write_all(&self.content(path))
+            })?;
         }
         Ok(())
     }

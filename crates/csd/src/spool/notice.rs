@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use bothends_io::read_regular;
+use bothends_io::{place_first, read_regular};
 use serde::{Deserialize, Serialize};
 
 use super::NAPS;
@@ -76,19 +76,14 @@ impl Notice {
     /// whole.
     pub(super) fn place(&self, path: &Path) -> io::Result<()> {
         let json = self.json()?;
+        // Who holds the place may sweep the draft away.
         let draft = path.with_extension(format!("{}.{DRAFT}", self.id));
-        loop {
-            let mut file = File::create_new(&draft)?;
-            let placed =
-                file.write_all(&json).and_then(|()| std::fs::hard_link(&draft, path));
-            let removed = std::fs::remove_file(&draft);
-            match placed {
-                // Who holds the place has swept the draft away; or nobody holds it any more.
-                Err(error) if error.kind() == ErrorKind::NotFound && removed.is_err() => {
-                }
-                Err(error) if has_no_links(&error) => return write_new(path, &json),
-                done => return done,
+        match place_first(&draft, path, &json, MODE) {
+            // The file system has no links.
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                write_new(path, &json)
             }
+            placed => placed,
         }
     }
 
@@ -124,11 +119,8 @@ impl Notice {
 
 const DRAFT: &str = "new";
 
-/// Whether a file system does not link files: vfat says `EPERM`, others that they do not support
-/// it.
-fn has_no_links(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported)
-}
+/// Of a notice, before the umask: as [`write_new`] makes it.
+const MODE: u32 = 0o666;
 
 /// Writes a file that is not there yet; after an error it is not there either.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -66,6 +66,8 @@ fn compile(path: &Path) -> Result<(), GpuError> {
     if !output.status.success() {
         return Err(failed(&String::from_utf8_lossy(&output.stderr)));
     }
+    // `io` renames everywhere else (`bothends_io::write_beside`), and this crate may not import it: a GPU's driver
+    // knows no files of the host's. The compiler writes this one, and the lock keeps others from it.
     fs::rename(&made, path).map_err(|error| failed(&error))
 }
 

@@ -3,8 +3,7 @@
 //! What the state holds and when it may be used is `core::resume`'s; this module only knows
 //! files, which batches the consumer got, and how an epoch continues behind them.
 
-use std::fs::File;
-use std::io::{ErrorKind, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
@@ -12,7 +11,7 @@ use bothends_core::ids::{BatchIdx, EpochIdx};
 use bothends_core::order::{Order, OrderMark};
 use bothends_core::recipe::Truncated;
 use bothends_core::resume::{Resume, RunIdentity, UNCHECKED_NOTE, check_order};
-use bothends_io::{open_regular, replace};
+use bothends_io::{check_replaceable, open_regular, replace};
 
 use crate::config::drive::{CheckpointEvery, DriveConfig};
 use crate::config::run::RankConfig;
@@ -216,16 +215,8 @@ pub(crate) fn save(path: &Path, resume: &Resume) -> Result<(), RuntimeError> {
 
 /// Makes sure that a state can be written at `path`, before there is one to lose.
 pub(crate) fn probe(path: &Path) -> Result<(), RuntimeError> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}-probe.tmp", std::process::id()));
-    let made = match path.is_dir() {
-        true => Err(ErrorKind::IsADirectory.into()),
-        false => File::create(&beside).map(|_| {
-            // Another rank with this number in another container may have removed it.
-            let _ = std::fs::remove_file(&beside);
-        }),
-    };
-    made.map_err(|source| RuntimeError::Checkpoint { path: path.to_owned(), source })
+    check_replaceable(path)
+        .map_err(|source| RuntimeError::Checkpoint { path: path.to_owned(), source })
 }
 
 /// A state that this run may go on from.
