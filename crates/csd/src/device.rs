@@ -5,4 +5,6 @@ pub(crate) mod admit;
 pub mod listen;
 pub(crate) mod serving;
 
-pub use bothends_io::{Beneath, Links, is_of_machine, keeps_its_number, will_need};
+pub use bothends_io::{
+    Beneath, Links, RefusedLink, is_of_machine, keeps_its_number, will_need,
+};

@@ -29,7 +29,9 @@ use bothends_slots::{HostSlot, Producer};
 
 pub use channel::security;
 pub use channel::security::{Insecure, Security, TlsFiles};
-pub use device::{Beneath, Links, is_of_machine, keeps_its_number, listen, will_need};
+pub use device::{
+    Beneath, Links, RefusedLink, is_of_machine, keeps_its_number, listen, will_need,
+};
 pub use host::connect::{ConnectOptions, connect, link};
 pub use host::nvme::files as media_files;
 pub use host::remote::Link;

@@ -30,7 +30,7 @@ pub mod conformance;
 pub use buffer::{ALIGNMENT, Buffer, Bytes, Pool, Pooled};
 pub use draft::{Draft, replace, write_beside};
 pub use error::IoError;
-pub use files::beneath::{Beneath, Links};
+pub use files::beneath::{Beneath, Links, RefusedLink};
 pub use files::drive::{
     DriveCommand, DriveData, DriveDone, DriveQueue, DriveRing, namespace_of,
 };
