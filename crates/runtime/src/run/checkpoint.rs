@@ -12,6 +12,7 @@ use bothends_core::ids::{BatchIdx, EpochIdx};
 use bothends_core::order::{Order, OrderMark};
 use bothends_core::recipe::Truncated;
 use bothends_core::resume::{Resume, RunIdentity, UNCHECKED_NOTE};
+use bothends_core::setting::Names;
 use bothends_io::{open_regular, replace};
 
 use crate::config::drive::{CheckpointEvery, DriveConfig};
@@ -103,11 +104,13 @@ pub(crate) struct Saves<'a> {
     pub(crate) failed: Option<RuntimeError>,
     /// Whether that was said; it is said once.
     is_told: bool,
+    /// What it calls settings.
+    names: Names,
 }
 
 impl<'a> Saves<'a> {
-    pub(crate) fn to(path: Option<&'a Path>) -> Self {
-        Self { path, failed: None, is_told: false }
+    pub(crate) fn to(path: Option<&'a Path>, names: Names) -> Self {
+        Self { path, failed: None, is_told: false, names }
     }
 
     /// Writes the state, or keeps the reason why it could not.
@@ -119,7 +122,7 @@ impl<'a> Saves<'a> {
     /// Says that the last state could not be written, in a run that goes on.
     pub(crate) fn tell(&mut self, observer: &mut dyn Observer) {
         if let Some(error) = self.failed.as_ref().filter(|_| !self.is_told) {
-            let line = one_line_with(error, observer.names());
+            let line = one_line_with(error, self.names);
             observer.note(&format!("{line}; the run continues"));
             self.is_told = true;
         }
