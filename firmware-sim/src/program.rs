@@ -19,7 +19,8 @@ use bothends_agent::{
     Costs, DataRoot, DecompressedPlace, DecompressingWatch, FileStore, Links, NoCosts,
     ReadyRoots, Server, ServerConfig, stop,
 };
-use bothends_csd::{Address, CsdError, Security};
+use bothends_core::setting::{Names, NamesSettings as _};
+use bothends_csd::{Address, CsdError, Security, one_line_with};
 use clap::{Command, CommandFactory, Parser, ValueEnum};
 
 use crate::config::{Bound, DeviceConfig, PresetError};
@@ -36,6 +37,9 @@ const DEATH: i32 = 137;
 const MEMORY_MIB: u32 = 64;
 const SLOTS: u32 = 4;
 const SEED: u64 = 0;
+
+/// What it calls the settings that errors of connections name: it has none of them.
+const NO_FLAG: Names = |_| "";
 
 /// What becomes of programs that hosts load.
 const LOADED: &str = if cfg!(feature = "wasm") {
@@ -236,7 +240,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     match run(&args, device) {
         Ok(()) => 0,
         Err(error) => {
-            complain(format_args!("error: {error:#}"));
+            complain(format_args!("error: {}", one_line_with(error.as_ref(), NO_FLAG)));
             1
         }
     }
@@ -292,12 +296,14 @@ fn run(args: &Args, mut device: DeviceConfig) -> Result<()> {
         .context("cannot say where it listens")?;
     let visits = if args.once { Visits::Once } else { Visits::Always };
     let tell = |news: News<'_>| match news {
-        News::Complaint { error, .. } => complain(format_args!("warning: {error}")),
+        News::Complaint { error, .. } => {
+            complain(format_args!("warning: {}", error.with_names(NO_FLAG)));
+        }
         News::Came { .. } | News::Left { .. } | News::TurnedAway { .. } => {}
     };
     door.serve(&server, visits, &stop, &tell)?;
     if let Err(error) = door.close() {
-        complain(format_args!("warning: {error}"));
+        complain(format_args!("warning: {}", error.with_names(NO_FLAG)));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 
 mod announce;
 mod calibrate;
+mod flags;
 mod log;
 mod metrics;
 mod reload;
@@ -18,10 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
+use bothends_core::setting::NamesSettings as _;
 use bothends_csd::key::Key;
 use bothends_csd::listen::Listener;
 use bothends_csd::pool::Pool;
-use bothends_csd::{Address, Insecure, Security};
+use bothends_csd::{Address, Insecure, Security, one_line_with};
 use bothends_ops::PixelLimit;
 use bothends_scrape::Bound;
 use bothends_side_index::{CACHE_LIMIT_BYTES, Cache};
@@ -29,6 +31,7 @@ use clap::builder::{BoolishValueParser, TypedValueParser};
 use clap::{ArgAction, Command, CommandFactory, Parser, Subcommand, ValueEnum};
 use listenfd::ListenFd;
 
+use self::flags::flag;
 use self::log::Form;
 use self::reload::{Proofs, Reload};
 use self::sandbox::{Confined, Network, Places, Sandbox};
@@ -215,7 +218,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     match done {
         Ok(()) => 0,
         Err(error) => {
-            log::put(&format!("error: {error:#}"));
+            log::put(&format!("error: {}", one_line_with(error.as_ref(), flag)));
             1
         }
     }
@@ -319,7 +322,7 @@ fn serve(
     served?;
     for door in doors {
         if let Err(error) = door.close() {
-            args.log.warn(&error.to_string());
+            args.log.warn(&error.with_names(flag));
         }
     }
     Ok(())

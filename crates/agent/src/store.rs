@@ -21,7 +21,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bothends_core::sample::FileIdx;
-use bothends_csd::{Beneath, Links, is_of_machine, keeps_its_number, will_need};
+use bothends_csd::{
+    Beneath, Links, RefusedLink, is_of_machine, keeps_its_number, will_need,
+};
 use bothends_dataset::FileMark;
 use bothends_side_index::{Beside, Cache, Place, SideIndex};
 use bothends_storage::{Location, Options, StorageError, is_url};
@@ -419,7 +421,7 @@ impl FileStore {
     fn open(&self, path: &str) -> Result<(OpenFile, Opening), StoreError> {
         let (root, path) = self.root_of(path)?;
         let full = root.path.join(path);
-        let wrong = |source| StoreError { path: full.clone(), source };
+        let wrong = |error| StoreError { path: full.clone(), source: of_agent(error) };
         let beneath = root.beneath();
         let last = self.opened().last(&full);
         if let Some(open) = last {
@@ -493,6 +495,22 @@ impl Store for FileStore {
 
     fn side_index(&self) -> Option<&SideIndex> {
         self.side_index.as_ref()
+    }
+}
+
+/// What was said of a file, with the flag of an agent that helps where a link is refused.
+fn of_agent(error: io::Error) -> io::Error {
+    let inner = error.get_ref();
+    match inner.and_then(|inner| inner.downcast_ref::<RefusedLink>()) {
+        Some(link) => {
+            let words = format!(
+                "{} is a symbolic link; give --follow-links to follow those that stay below the \
+                 data root",
+                link.path.display()
+            );
+            io::Error::new(error.kind(), words)
+        }
+        None => error,
     }
 }
 
@@ -677,7 +695,11 @@ mod tests {
         std::os::unix::fs::symlink(secret.path().join("key"), &link).unwrap();
         let mut dst = Vec::new();
         let error = store.read(wanted("link", 0, 6), &mut dst).unwrap_err();
-        assert!(error.source.to_string().contains("--follow-links"), "{}", error.source);
+        let line = format!(
+            "{} is a symbolic link; give --follow-links to follow those that stay below the data root",
+            store.roots().next().unwrap().join("link").display()
+        );
+        assert_eq!(error.source.to_string(), line);
         assert!(store.probe("link").is_err() && dst.is_empty());
         let following = FileStore::with_links(dir.path(), Links::Beneath).unwrap();
         let error = following.read(wanted("link", 0, 6), &mut dst).unwrap_err();

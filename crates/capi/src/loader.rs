@@ -9,12 +9,12 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bothends_runtime::{Home, Loader, Ranks, Registration, options_among};
+use bothends_runtime::{Home, Loader, Ranks, Registration, RunConfig, options_among};
 
 use crate::epoch::be_epoch;
 use crate::held::Form;
 use crate::memory::{given, hand_over, text};
-use crate::status::{Refusal, answer, be_status, door};
+use crate::status::{Refusal, answer, be_status, door, name};
 
 /// Feeds a training loop with one epoch after another. Any thread may call any function on it.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn be_loader_open(
         let json = unsafe { text(options_json, "options_json") }?;
         let (ranks, registration) =
             Ranks::here(|variable| std::env::var(variable).ok(), None);
-        let config = options_among(json, ranks)?;
+        let config = RunConfig { names: name, ..options_among(json, ranks)? };
         let loader = Loader::open(config)?;
         let form = Arc::new(Form::new(&loader));
         let loader = Mutex::new(loader);

@@ -100,7 +100,7 @@ impl From<RuntimeError> for Refusal {
 }
 
 /// The name of a setting in C, where a loader's methods are functions.
-fn name(setting: Setting) -> &'static str {
+pub(crate) fn name(setting: Setting) -> &'static str {
     if setting == Setting::SaveState {
         "be_loader_state"
     } else if setting == Setting::LoadState {

@@ -87,6 +87,19 @@ static void no_handle(void) {
     be_loader_close(NULL);
 }
 
+// A connection that lacks an option is told of by the option's name.
+static void device_options(const char *data) {
+    char options[4096];
+    static const char format[] = "{\"data\": \"%s\", \"recipe\": \"imagenet-eval\", \"limit\": 7,"
+                                 " \"batch_size\": 2, \"last\": \"pad\", \"csds\": [\"%s\"]}";
+    be_loader *none;
+    snprintf(options, sizeof options, format, data, "tcp://192.0.2.1:7070");
+    REFUSED(be_loader_open(options, &none), BE_ERROR_DEVICE, "or `insecure` on both");
+    snprintf(options, sizeof options, format, data, "tls://192.0.2.1:7070");
+    REFUSED(be_loader_open(options, &none), BE_ERROR_DEVICE,
+            "three PEM files: `tls_ca`, `tls_cert` and `tls_key`");
+}
+
 // Results that have no place, and arguments out of range.
 static void no_sense(const char *data) {
     be_loader *none;
@@ -94,6 +107,7 @@ static void no_sense(const char *data) {
     REFUSED(be_loader_open("\xff", &none), BE_ERROR_ARGUMENT, "is not UTF-8");
     REFUSED(be_loader_open("{\"data\": \"/no/where\", \"recipe\": \"raw\"}", &none),
             BE_ERROR_DATA, "/no/where");
+    device_options(data);
     be_loader *loader = open_loader(data, "");
     be_epoch *epoch;
     be_batch *batch;

@@ -1,18 +1,10 @@
 //! What the command line calls the settings that errors name: the flags of the command that was given. A
 //! flag that it does not have is no advice.
 
-use std::error::Error;
 use std::sync::OnceLock;
 
 use bothends_core::setting::Setting;
-use bothends_csd::CsdError;
 use bothends_runtime::one_line_with;
-
-/// What the errors of connections call their settings, and the flags that those are here.
-const OF_CONNECTIONS: [(&str, &str); 2] = [
-    ("`insecure`", "`--insecure`"),
-    ("`ca`, `cert` and `key`", "`--tls-ca`, `--tls-cert` and `--tls-key`"),
-];
 
 /// The flags of the command that was given, without their dashes.
 static GIVEN: OnceLock<Vec<String>> = OnceLock::new();
@@ -38,12 +30,7 @@ fn of_argument(argument: &clap::Arg) -> Option<String> {
 
 /// An error that ends a command, with its causes, in one line.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
-    let line = one_line_with(error.as_ref(), flag);
-    let is_of_connection = |cause: &(dyn Error + 'static)| cause.is::<CsdError>();
-    match error.chain().any(is_of_connection) {
-        true => OF_CONNECTIONS.iter().fold(line, |line, (of, is)| line.replace(of, is)),
-        false => line,
-    }
+    one_line_with(error.as_ref(), flag)
 }
 
 /// A setting's flag; empty where the command that was given does not have it.
@@ -79,6 +66,15 @@ fn any_flag(setting: Setting) -> &'static str {
         Setting::Workers => "--workers",
         Setting::Memory => "--memory",
         Setting::Devices => "--csd",
+        Setting::Insecure => "--insecure",
+        Setting::TlsCa => "--tls-ca",
+        Setting::TlsCert => "--tls-cert",
+        Setting::TlsKey => "--tls-key",
+        Setting::MixLabels => "--mix-labels",
+        Setting::CacheSize => "--cache-size",
+        Setting::FetchReorder => "--fetch-reorder",
+        // Batches are delivered in host memory.
+        Setting::Deliver => "",
         Setting::SaveState => "--checkpoint",
         Setting::LoadState => "--resume",
     }
@@ -112,6 +108,9 @@ mod tests {
         let data = |words: &[&str]| flag_of(Setting::Data, Some(&given(words)));
         assert_eq!(data(&["doctor"]), "the path given with --data");
         assert_eq!(data(&["unpack", "a", "b"]), "the path");
+        let insecure = |words: &[&str]| flag_of(Setting::Insecure, Some(&given(words)));
+        assert_eq!(insecure(&run), "--insecure");
+        assert_eq!(insecure(&["demo"]), "");
     }
 
     #[test]

@@ -8,7 +8,6 @@ pub(crate) mod metrics;
 pub(crate) mod otlp;
 pub(crate) mod recorder;
 
-use bothends_core::setting::Names;
 use bothends_runtime::{Ended, Moment, Observer, Progress};
 
 use self::bar::Bar;
@@ -16,7 +15,6 @@ use self::events::EventFile;
 use self::metrics::MetricsServer;
 use self::otlp::OtlpTrace;
 use self::recorder::Recorder;
-use crate::flags::flag;
 use crate::signals::Received;
 
 /// All of them; each is told everything.
@@ -65,10 +63,6 @@ impl Observer for Watch {
 
     fn end(&mut self, ended: Ended<'_>) {
         self.all().for_each(|observer| observer.end(ended));
-    }
-
-    fn names(&self) -> Names {
-        flag
     }
 
     fn asks_for_energy(&self) -> bool {

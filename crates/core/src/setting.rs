@@ -33,6 +33,22 @@ pub enum Setting {
     Memory,
     /// The devices.
     Devices,
+    /// Whether connections to other machines may be unencrypted.
+    Insecure,
+    /// The authorities that may sign the other side's certificate.
+    TlsCa,
+    /// This side's certificate.
+    TlsCert,
+    /// Its private key.
+    TlsKey,
+    /// What becomes of the labels of data sets that are mixed.
+    MixLabels,
+    /// The limit of the cache.
+    CacheSize,
+    /// The memory for records that are fetched and not yet with the workers.
+    FetchReorder,
+    /// Where batches are delivered.
+    Deliver,
     /// What writes the state of a run.
     SaveState,
     /// What continues from such a state.
@@ -70,6 +86,14 @@ impl Setting {
             Self::Workers => "workers",
             Self::Memory => "memory",
             Self::Devices => "csds",
+            Self::Insecure => "insecure",
+            Self::TlsCa => "tls_ca",
+            Self::TlsCert => "tls_cert",
+            Self::TlsKey => "tls_key",
+            Self::MixLabels => "labels",
+            Self::CacheSize => "cache_size",
+            Self::FetchReorder => "fetch_reorder",
+            Self::Deliver => "device",
             Self::SaveState => "Loader::state",
             Self::LoadState => "Loader::load_state",
         }

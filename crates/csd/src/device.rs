@@ -6,5 +6,5 @@ pub mod listen;
 pub(crate) mod serving;
 
 pub use bothends_io::{
-    Beneath, Links, is_of_machine, keeps_its_number, will_need, write_beside,
+    Beneath, Links, RefusedLink, is_of_machine, keeps_its_number, will_need, write_beside,
 };

@@ -21,16 +21,19 @@ pub mod spool;
 
 pub mod conformance;
 
+use std::error::Error;
 use std::fmt::{Debug, Display};
 use std::io;
 use std::time::Duration;
 
+use bothends_core::one_line_by;
+use bothends_core::setting::{Names, NamesSettings, Setting};
 use bothends_slots::{HostSlot, Producer};
 
 pub use channel::security;
 pub use channel::security::{Insecure, Security, TlsFiles};
 pub use device::{
-    Beneath, Links, is_of_machine, keeps_its_number, listen, will_need, write_beside,
+    Beneath, Links, RefusedLink, is_of_machine, keeps_its_number, listen, will_need, write_beside,
 };
 pub use host::connect::{ConnectOptions, connect, link};
 pub use host::nvme::files as media_files;
@@ -41,6 +44,7 @@ pub use words::job::{
     Answer, Busy, Capabilities, DeviceStats, Ending, EnergyReading, FaultCount, Inquiry,
     JobTerms, PROTOCOL_VERSION, RecordDigest, RunId, Session, SessionId, Whose,
 };
+pub use words::trust::Remedy;
 pub use words::{address, admission, job, key, member, pool, wire};
 // What a job is, whoever makes it.
 pub use bothends_slots::{Job, JobId};
@@ -106,7 +110,7 @@ pub enum CsdError {
     },
     /// A device of this machine cannot be used, in the words of whoever drives it.
     #[error(transparent)]
-    Driver(Box<dyn std::error::Error + Send + Sync>),
+    Driver(Box<dyn Error + Send + Sync>),
     /// The device will not work with this session (recipe hash, missing op, unreadable data).
     #[error("the device refused the session: {reason}")]
     SessionRefused {
@@ -147,12 +151,12 @@ pub enum CsdError {
     },
     /// The other side, or a file, cannot be trusted as it is, or the two sides do not agree on
     /// how to protect what they say.
-    #[error("{what}; {remedy}")]
+    #[error("{}", self.with_names(Setting::key))]
     Untrusted {
         /// What was found.
         what: String,
         /// What the user can do.
-        remedy: String,
+        remedy: Remedy,
     },
     /// A device that cannot be used as it is, or is not the one that was meant.
     #[error("{what}; {remedy}")]
@@ -188,6 +192,25 @@ pub enum CsdError {
         /// What the user can do.
         remedy: &'static str,
     },
+}
+
+impl NamesSettings for CsdError {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the others name no setting")]
+    fn with_names(&self, name: Names) -> String {
+        match self {
+            Self::Untrusted { what, remedy } => format!("{what}; {}", remedy.words(name)),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// An error and its causes in one line, with the names that a program uses for the settings.
+#[must_use]
+pub fn one_line_with(error: &(dyn Error + 'static), name: Names) -> String {
+    one_line_by(error, |error| match error.downcast_ref::<CsdError>() {
+        Some(ours) => ours.with_names(name),
+        None => error.to_string(),
+    })
 }
 
 impl CsdError {

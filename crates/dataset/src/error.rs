@@ -2,6 +2,8 @@
 //!
 //! Read `storage.rs` next.
 
+use bothends_core::setting::{Names, NamesSettings, Setting, advice};
+
 use crate::store::Refusal;
 
 /// What can be wrong with a data set or a manifest.
@@ -61,6 +63,14 @@ pub enum DatasetError {
         /// The one that does not go with the others.
         name: String,
         /// Why, and what to do.
+        why: &'static str,
+    },
+    /// Data sets whose labels cannot be merged by the classes' names.
+    #[error("{}", self.with_names(Setting::key))]
+    Labels {
+        /// The one that does not go with the others.
+        name: String,
+        /// Why.
         why: &'static str,
     },
     /// The class folders lie one level deeper (`train/`, `val/`).
@@ -245,6 +255,21 @@ pub enum DatasetError {
         /// Where in the bytes; for a rule about the whole, their number.
         at: usize,
     },
+}
+
+impl NamesSettings for DatasetError {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the others name no setting")]
+    fn with_names(&self, name: Names) -> String {
+        match self {
+            Self::Labels { name: of, why } => {
+                let remedy =
+                    advice(name, &[(Setting::MixLabels, "use {} keep or offset")])
+                        .unwrap_or_else(|| "keep or offset the labels".to_owned());
+                format!("data set `{of}` {why}; {remedy}")
+            }
+            other => other.to_string(),
+        }
+    }
 }
 
 impl DatasetError {

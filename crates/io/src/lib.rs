@@ -32,7 +32,7 @@ pub use draft::{
     Draft, check_replaceable, place_first, replace, take_place, write_beside,
 };
 pub use error::IoError;
-pub use files::beneath::{Beneath, Links};
+pub use files::beneath::{Beneath, Links, RefusedLink};
 pub use files::drive::{
     DriveCommand, DriveData, DriveDone, DriveQueue, DriveRing, namespace_of,
 };

@@ -18,7 +18,7 @@ pub(crate) fn raised(py: Python<'_>, error: &RuntimeError) -> PyErr {
 }
 
 /// The name of a setting in Python, where options are keywords and a loader's methods are PyTorch's.
-fn name(setting: Setting) -> &'static str {
+pub(crate) fn name(setting: Setting) -> &'static str {
     if setting == Setting::SaveState {
         "state_dict"
     } else if setting == Setting::LoadState {

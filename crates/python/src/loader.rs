@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
 use crate::batch::{Batch, Form};
-use crate::errors::{raised, stopped};
+use crate::errors::{name, raised, stopped};
 use crate::supplied::{self, Samples};
 
 /// How long a wait lasts before Python's signals are checked.
@@ -94,7 +94,8 @@ impl NativeLoader {
             let (ranks, registration) = Ranks::here(variable, parent);
             let config = bothends_runtime::options_among(options, ranks)?;
             let supplied = samples.map(Samples::supplied).transpose()?;
-            let config = RunConfig { supplied, redecoder, decompressing, ..config };
+            let config =
+                RunConfig { supplied, redecoder, decompressing, names: name, ..config };
             let loader = Loader::open(config)?;
             Ok((loader, registration))
         });

@@ -116,6 +116,19 @@ def test_a_device_that_is_not_there(small: Path, spec: str) -> None:
     assert raised.value.device == spec and spec.split(":")[0] in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("spec", "remedy"),
+    [
+        ("tcp://192.0.2.1:7070", "or `insecure` on both"),
+        ("tls://192.0.2.1:7070", "three PEM files: `tls_ca`, `tls_cert` and `tls_key`"),
+    ],
+)
+def test_a_connection_that_lacks_an_option_names_it(small: Path, spec: str, remedy: str) -> None:
+    with pytest.raises(bothends.DeviceError) as raised:
+        loader(small, csds=[spec])
+    assert str(raised.value).endswith(remedy)
+
+
 def test_a_device_that_is_not_there_may_come_later(small: Path) -> None:
     line = "bothends: device unix:///nowhere/socket: cannot reach a device.* tries again$"
     with pytest.warns(UserWarning, match=line) as said:

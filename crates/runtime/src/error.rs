@@ -7,6 +7,7 @@ use std::time::Duration;
 use bothends_core::ids::SampleId;
 use bothends_core::one_line_by;
 use bothends_core::setting::{Names, NamesSettings, Setting, advice};
+use bothends_csd::CsdError;
 use bothends_figures::RunResult;
 use bothends_gpu::GpuError;
 use nix::errno::Errno;
@@ -82,12 +83,12 @@ pub enum RuntimeError {
         device: String,
     },
     /// A device could not be started or refused the session.
-    #[error("device {device}: {source}")]
+    #[error("{}", self.with_names(Setting::key))]
     Device {
         /// As given on the command line.
         device: String,
         /// What the device or the link said.
-        source: bothends_csd::CsdError,
+        source: CsdError,
     },
     /// The device program could not be started.
     #[error("cannot start the device {spec}: {why}")]
@@ -151,7 +152,7 @@ pub enum RuntimeError {
         slots: u32,
     },
     /// The GPU that batches are delivered to cannot be used, or failed.
-    #[error("{gpu}: {why}; {}", gpu_remedy(.why))]
+    #[error("{}", self.with_names(Setting::key))]
     Gpu {
         /// Its name: `cuda:0`.
         gpu: String,
@@ -316,20 +317,22 @@ impl RuntimeError {
 /// An error and its causes in one line, with the names that a binding or program uses for the settings.
 #[must_use]
 pub fn one_line_with(error: &(dyn Error + 'static), name: Names) -> String {
-    one_line_by(error, |error| match error.downcast_ref::<RuntimeError>() {
-        Some(ours) => ours.with_names(name),
-        None => error.to_string(),
+    one_line_by(error, |error| {
+        let of_device = || error.downcast_ref().map(|it: &CsdError| it.with_names(name));
+        let ours = error.downcast_ref().map(|it: &RuntimeError| it.with_names(name));
+        ours.or_else(of_device).unwrap_or_else(|| error.to_string())
     })
 }
 
 /// What helps where a GPU cannot be used.
-fn gpu_remedy(why: &GpuError) -> &'static str {
+fn gpu_remedy(why: &GpuError, name: Names) -> String {
+    let how = advice(name, &[(Setting::Deliver, " ({} \"cpu\")")]).unwrap_or_default();
     if matches!(why, GpuError::Unavailable { .. }) {
-        "without one, deliver batches in host memory (device \"cpu\")"
+        format!("without one, deliver batches in host memory{how}")
     } else if matches!(why, GpuError::OutOfMemory { .. } | GpuError::Slots { .. }) {
-        "or deliver batches in host memory (device \"cpu\")"
+        format!("or deliver batches in host memory{how}")
     } else {
-        "start a new process and continue from the last state"
+        "start a new process and continue from the last state".to_owned()
     }
 }
 
@@ -392,6 +395,10 @@ impl NamesSettings for RuntimeError {
             Self::DeviceSpec { spec, why } => {
                 format!("cannot use `{} {spec}`: {why}", name(Setting::Devices))
             }
+            Self::Device { device, source } => {
+                format!("device {device}: {}", source.with_names(name))
+            }
+            Self::Gpu { gpu, why } => format!("{gpu}: {why}; {}", gpu_remedy(why, name)),
             Self::BadSample { sample, file, why, found_by } => format!(
                 "sample {} ({file}) cannot be preprocessed by {found_by}: {why}; {}",
                 sample.0,
@@ -432,7 +439,33 @@ impl NamesSettings for RuntimeError {
 
 #[cfg(test)]
 mod tests {
+    use bothends_csd::Remedy;
+
     use super::*;
+
+    #[test]
+    fn an_error_of_a_connection_names_the_settings_of_whoever_prints_it() {
+        let flag: Names =
+            |setting| if setting == Setting::Insecure { "--insecure" } else { "" };
+        let what = "tcp://nas:7070 leaves this machine".to_owned();
+        let source = CsdError::Untrusted { what, remedy: Remedy::Encrypt };
+        let error = RuntimeError::Device { device: "tcp://nas:7070".to_owned(), source };
+        let said = "device tcp://nas:7070: tcp://nas:7070 leaves this machine; use \
+                    tcp+noise:// or tls:// on both sides, or";
+        assert_eq!(one_line_with(&error, flag), format!("{said} `--insecure` on both"));
+        assert_eq!(one_line_with(&error, Setting::key), error.to_string());
+        assert_eq!(error.to_string(), format!("{said} `insecure` on both"));
+        let RuntimeError::Device { source, .. } = error else { panic!("a device") };
+        assert!(one_line_with(&source, flag).ends_with("or `--insecure` on both"));
+    }
+
+    #[test]
+    fn a_gpu_that_cannot_be_used_names_the_setting_where_there_is_one() {
+        let why = || GpuError::Unavailable { why: "no driver".to_owned() };
+        let named = gpu_remedy(&why(), Setting::key);
+        assert!(named.ends_with("in host memory (device \"cpu\")"), "{named}");
+        assert!(gpu_remedy(&why(), |_| "").ends_with("in host memory"));
+    }
 
     #[test]
     fn a_thread_that_the_system_does_not_start_has_a_remedy() {

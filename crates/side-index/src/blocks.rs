@@ -31,6 +31,7 @@ use std::sync::{
     Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard,
 };
 
+use bothends_core::setting::{Names, Setting, advice};
 use bothends_dataset::block_cache::{
     self as form, Directory, EXTENSION, HEADER_BYTES, Kind, NewRecord, Outline,
 };
@@ -404,7 +405,7 @@ impl BlockCache {
         }
         // A record that is longer than segments are has a segment of its own.
         let end = room.min(segment_bytes(self.folder.limit_bytes()).max(needed));
-        let draft = self.draft(end)?;
+        let draft = self.draft(end, Setting::key)?;
         let file = Arc::new(draft.reading(self.direct).map_err(|e| unwritten(&e))?);
         let mut known = self.known_mut();
         let segment = u32::try_from(known.segments.len()).unwrap_or(u32::MAX);
@@ -412,27 +413,28 @@ impl BlockCache {
         Ok(Writing { draft, segment, offset: HEADER_BYTES as u64, end })
     }
 
-    /// A file for a segment of so many bytes, or why there is none.
-    fn draft(&self, len_bytes: u64) -> Result<Draft, String> {
+    /// A file for a segment of so many bytes, or why there is none, with these names of settings.
+    fn draft(&self, len_bytes: u64, name: Names) -> Result<Draft, String> {
         let draft = self.folder.begin().map_err(|error| unwritten(&error))?;
         // Where the system does not say, a full disk will.
         let free = free_bytes(&self.folder.path).unwrap_or(u64::MAX);
         if free / 2 < len_bytes {
             return Err(format!(
                 "the disk of {} has only {} MiB left, and {} must be free for a cache of {}; give it a \
-                 smaller size (--cache-size; cache_size in Python), or another disk",
+                 smaller size{}, or another disk",
                 self.folder.path.display(),
                 free >> 20,
                 (2 * len_bytes).div_ceil(1 << 20),
-                self.folder.limit_bytes() >> 20
+                self.folder.limit_bytes() >> 20,
+                advice(name, &[(Setting::CacheSize, " ({})")]).unwrap_or_default()
             ));
         }
         Ok(draft)
     }
 
     /// Why no segment can be begun here. Blocks on the file system, and makes the directory.
-    pub(crate) fn hindrance(&self) -> Option<String> {
-        self.draft(segment_bytes(self.folder.limit_bytes())).err()
+    pub(crate) fn hindrance(&self, name: Names) -> Option<String> {
+        self.draft(segment_bytes(self.folder.limit_bytes()), name).err()
     }
 
     /// Gives the growing segment its name, without what others have left no room for. One that cannot be

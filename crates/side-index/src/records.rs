@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use bothends_core::setting::Names;
 use bothends_dataset::block_cache::{Kind, checksum};
 use bothends_io::{Direct, OpenFile};
 
@@ -51,8 +52,8 @@ impl RecordCache {
     /// Why nothing can be kept here, where that shows before anything is. Blocks on the file system, and makes
     /// the directory.
     #[must_use]
-    pub fn hindrance(&self) -> Option<String> {
-        self.0.hindrance()
+    pub fn hindrance(&self, name: Names) -> Option<String> {
+        self.0.hindrance(name)
     }
 
     /// Whether more may be kept.

@@ -11,9 +11,10 @@ use anyhow::{Context, Result};
 use bothends_core::one_line;
 use bothends_csd::member::ANNOUNCE_EVERY;
 use bothends_csd::pool::{Pool, PoolSource};
-use bothends_csd::{Address, ConnectOptions, registry};
+use bothends_csd::{Address, ConnectOptions, one_line_with, registry};
 
 use super::Args;
+use super::flags::flag;
 use super::log::Form;
 use crate::door::{Door, Trust};
 
@@ -98,7 +99,7 @@ impl Announces {
                 self.log.warn(&format!("registry {registry}: {why}"));
                 is_warned = true;
             }
-            match told.map_err(|e| one_line(&e)) {
+            match told.map_err(|e| one_line_with(&e, flag)) {
                 Ok(_) if failure.take().is_some() => {
                     self.log.note(&format!("registry {registry}: it lists this agent"));
                 }

@@ -5,9 +5,11 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bothends_core::setting::NamesSettings as _;
 use bothends_csd::{Address, RunId, Whose};
 use clap::ValueEnum;
 
+use super::flags::flag;
 use crate::door::News;
 
 /// How a line is written.
@@ -35,7 +37,7 @@ impl Form {
     pub(super) fn tell(self, news: &News<'_>, door: &Address) {
         match news {
             News::Complaint { from, error } => {
-                put(&self.complaint(now_s(), *from, &error.to_string()));
+                put(&self.complaint(now_s(), *from, &error.with_names(flag)));
             }
             News::Came { .. } | News::Left { .. } | News::TurnedAway { .. } => {
                 if self == Self::Json {
@@ -99,7 +101,7 @@ fn event(time_s: f64, news: &News<'_>, door: &Address) -> String {
             ("host_turned_away", *host, *from, "found no room at", None)
         }
         News::Complaint { from, error } => {
-            return Form::Json.complaint(time_s, *from, &error.to_string());
+            return Form::Json.complaint(time_s, *from, &error.with_names(flag));
         }
     };
     let from = from.map(|from| from.to_string());

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bothends_core::setting::NamesSettings as _;
 use bothends_csd::{CsdError, Insecure, Security, TlsFiles};
 
 use super::Args;
+use super::flags::flag;
 use super::log::Form;
 use crate::door::Trust;
 
@@ -93,7 +95,8 @@ impl Reload {
                 log.note(&format!("used from now on: {}", names.join(", ")));
             }
             Err(error) => {
-                log.warn(&format!("{error}; what was read before stays in use"));
+                let why = error.with_names(flag);
+                log.warn(&format!("{why}; what was read before stays in use"));
             }
         }
     }

@@ -16,6 +16,7 @@ use bothends_samples::GenerateConfig;
 use crate::args::DemoArgs;
 use crate::failed::{Failed, cannot_write, wrong};
 use crate::file::write;
+use crate::flags::flag;
 use crate::say;
 use crate::watch::Watch;
 use crate::watch::bar::Bar;
@@ -134,6 +135,7 @@ fn run_config(args: &DemoArgs, data: &Path, scale: &Scale) -> Result<RunConfig, 
         repeat: scale.repeat,
         workers: args.workers.unwrap_or(spare),
         devices: vec![args.csd.parse()?],
+        names: flag,
         ..RunConfig::new(data.to_owned(), recipe)
     })
 }

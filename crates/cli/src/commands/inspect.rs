@@ -13,6 +13,7 @@ use bothends_runtime::{BadPolicy, RunConfig, is_url};
 use super::pack;
 use crate::args::InspectArgs;
 use crate::failed::{Failed, wrong};
+use crate::flags::flag;
 use crate::watch::bar::decompressing;
 use crate::{file, say, typed};
 
@@ -138,6 +139,7 @@ pub(crate) fn looking(data: PathBuf, recipe: Recipe) -> RunConfig {
         strategy,
         on_bad: BadPolicy::Zero,
         decompressing: decompressing(),
+        names: flag,
         ..RunConfig::new(data, recipe)
     }
 }

@@ -16,7 +16,7 @@ use crate::args::run::{ConsumerArgs, DataArgs, DeviceArgs, HostArgs, RankArgs, R
 use crate::args::show::ShowArgs;
 use crate::failed::{Failed, wrong};
 use crate::file::Printed;
-use crate::flags::one_line;
+use crate::flags::{flag, one_line};
 use crate::signals::{Received, Signal};
 use crate::typed::{check_has_devices, recipe, seconds, share, workers};
 use crate::watch::Watch;
@@ -253,6 +253,7 @@ fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
         },
         output: output(consumer),
         rank: RankConfig { rank: ranks.rank, world: ranks.world, last: ranks.last },
+        names: flag,
         ..with_devices(of_data(data)?, device)?
     })
 }

@@ -19,7 +19,7 @@ use rustls::{
 use crate::CsdError;
 use crate::socket::Socket;
 use crate::words::key::{Key, read_secret};
-use crate::words::trust::Protection;
+use crate::words::trust::{Protection, Remedy};
 
 pub use crate::words::trust::{Insecure, TlsFiles};
 
@@ -110,13 +110,11 @@ impl Security {
         reach: Reach,
         place: &str,
     ) -> Result<(), CsdError> {
-        let untrusted = |what: String, remedy: &str| {
-            Err(CsdError::Untrusted { what, remedy: remedy.to_owned() })
-        };
+        let untrusted = |what, remedy| Err(CsdError::Untrusted { what, remedy });
         match protection {
             Protection::Tls if self.tls.is_none() => untrusted(
                 format!("{place} needs certificates and none are given"),
-                "give three PEM files: `ca`, `cert` and `key`",
+                Remedy::GiveCertificates,
             ),
             Protection::Noise if self.key.is_none() => Err(CsdError::Unauthenticated {
                 what: format!("{place} needs a key and no key file is given"),
@@ -126,7 +124,7 @@ impl Security {
             {
                 untrusted(
                     format!("{place} leaves this machine and tcp:// is not encrypted"),
-                    "use tcp+noise:// or tls:// on both sides, or `insecure` on both",
+                    Remedy::Encrypt,
                 )
             }
             Protection::Plain if reach == Reach::Beyond && self.key.is_none() => {
@@ -173,7 +171,7 @@ fn of_same_user(theirs: u32, ours: u32, place: &str) -> Result<(), CsdError> {
         what: format!(
             "user {theirs} is at the other end of {place}, and this is user {ours}"
         ),
-        remedy: "run both sides as one user, or give both the same key file".to_owned(),
+        remedy: "run both sides as one user, or give both the same key file".into(),
     })
 }
 
@@ -243,7 +241,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CsdError> {
 fn unusable(path: &Path, why: impl fmt::Display) -> CsdError {
     CsdError::Untrusted {
         what: format!("the TLS file `{}` cannot be used ({why})", path.display()),
-        remedy: "give a PEM file that this user can read".to_owned(),
+        remedy: "give a PEM file that this user can read".into(),
     }
 }
 

@@ -21,7 +21,7 @@ use super::security::TlsConfigs;
 use crate::CsdError;
 use crate::socket::{Socket, closed};
 use crate::words::admission::MAX_TLS_HANDSHAKE_BYTES;
-use crate::words::trust::Protection;
+use crate::words::trust::{Protection, Remedy};
 
 /// Sealed at a time, in several records of 16 KiB: one write sends them.
 const PIECE_BYTES: usize = 128 << 10;
@@ -84,8 +84,7 @@ pub(crate) fn greet(
     let name =
         ServerName::try_from(host.to_owned()).map_err(|_| CsdError::Untrusted {
             what: format!("`{host}` cannot be the name in a certificate"),
-            remedy: "use the name or address that is in the device's certificate"
-                .to_owned(),
+            remedy: "use the name or address that is in the device's certificate".into(),
         })?;
     let side = UnbufferedClientConnection::new(configs.host.clone(), name);
     let side = side.map(Side::Host).map_err(|error| of_device(&error))?;
@@ -156,16 +155,15 @@ impl Shaken {
 fn of_device(error: &rustls::Error) -> CsdError {
     if let rustls::Error::AlertReceived(alert) = error {
         let what = format!("the device refuses this side's certificate ({alert:?})");
-        let remedy = "give the host a current certificate signed by the device's `ca`";
-        return CsdError::Untrusted { what, remedy: remedy.to_owned() };
+        let remedy = "give the host a current certificate signed by an authority that the device \
+                      trusts";
+        return CsdError::Untrusted { what, remedy: remedy.into() };
     }
     let rustls::Error::InvalidCertificate(why) = error else {
         return no_handshake(error);
     };
     let what = format!("the device's certificate is not valid ({why})");
-    let remedy = "check that `ca` has signed it, that it is current and that it is for the name \
-    in the address";
-    CsdError::Untrusted { what, remedy: remedy.to_owned() }
+    CsdError::Untrusted { what, remedy: Remedy::CheckDevice }
 }
 
 /// What a device says about an error in a connection with a host.
@@ -173,8 +171,8 @@ fn of_host(error: &rustls::Error) -> CsdError {
     if let rustls::Error::AlertReceived(alert) = error {
         let what = format!("the host refuses this side's certificate ({alert:?})");
         let remedy = "give the device a current certificate for the name in the address, signed \
-        by the host's `ca`";
-        return CsdError::Untrusted { what, remedy: remedy.to_owned() };
+                      by an authority that the host trusts";
+        return CsdError::Untrusted { what, remedy: remedy.into() };
     }
     let what = if let rustls::Error::InvalidCertificate(why) = error {
         format!("the host's certificate is not valid ({why})")
@@ -183,14 +181,13 @@ fn of_host(error: &rustls::Error) -> CsdError {
     } else {
         return no_handshake(error);
     };
-    let remedy = "give the host a current one signed by the device's `ca`";
-    CsdError::Untrusted { what, remedy: remedy.to_owned() }
+    CsdError::Untrusted { what, remedy: Remedy::CertifyHost }
 }
 
 fn no_handshake(error: &rustls::Error) -> CsdError {
     CsdError::Untrusted {
         what: format!("there is no TLS connection ({error})"),
-        remedy: "use an address that begins with tls:// on both sides".to_owned(),
+        remedy: "use an address that begins with tls:// on both sides".into(),
     }
 }
 

@@ -83,7 +83,7 @@ fn ask(
 fn no_answer(registry: &Address, answer: Message) -> CsdError {
     if let Message::Refused { reason } = answer {
         let what = format!("the registry at {registry} refuses");
-        return CsdError::Untrusted { what, remedy: reason };
+        return CsdError::Untrusted { what, remedy: reason.into() };
     }
     refusal(answer).unwrap_or(CsdError::Malformed { what: "a message out of turn" })
 }

@@ -103,7 +103,7 @@ pub(crate) fn refusal(answer: Message) -> Option<CsdError> {
     let Message::Refused { reason } = answer else { return None };
     Some(CsdError::Untrusted {
         what: "the device refuses this host".to_owned(),
-        remedy: format!("it says: {reason}"),
+        remedy: format!("it says: {reason}").into(),
     })
 }
 

@@ -151,7 +151,7 @@ pub(crate) fn read_secret(path: &Path, kind: &str) -> Result<Vec<u8>, CsdError> 
     // Of the open file: what is at the path may be another one by now.
     let found = file.metadata().map_err(unreadable)?;
     let untrusted =
-        |what: String, remedy: String| Err(CsdError::Untrusted { what, remedy });
+        |what, remedy: String| Err(CsdError::Untrusted { what, remedy: remedy.into() });
     let (mode, owner) = (found.mode() & 0o7777, found.uid());
     if mode & 0o077 != 0 {
         return untrusted(

@@ -40,7 +40,8 @@ impl Table {
     /// The records of all these data sets, each below a folder with the data set's name.
     ///
     /// # Errors
-    /// [`DatasetError::Join`] where they do not go together; [`DatasetError::TooMany`].
+    /// [`DatasetError::Join`] and [`DatasetError::Labels`] where they do not go together;
+    /// [`DatasetError::TooMany`].
     pub fn joined(
         parts: &[(&str, &Self)],
         labels: JoinLabels,
@@ -133,8 +134,8 @@ impl Joining {
                 if let Some((name, _)) = parts.iter().find(|(_, table)| !is_named(table))
                 {
                     let why = "names no classes and others do, so it is not known which of \
-                               its labels are whose; give labels `keep` or `offset` (`--mix-labels`; `labels` in Python)";
-                    return Err(DatasetError::Join { name: (*name).to_owned(), why });
+                               its labels are whose";
+                    return Err(DatasetError::Labels { name: (*name).to_owned(), why });
                 }
                 self.merged(parts)
             }
@@ -173,9 +174,9 @@ impl Joining {
             let mut own = HashSet::new();
             for class in table.classes.iter() {
                 if !own.insert(class) {
-                    let why = "has two classes of one name, which cannot be merged by name; \
-                               give labels `keep` or `offset` (`--mix-labels`; `labels` in Python)";
-                    return Err(DatasetError::Join { name: (*name).to_owned(), why });
+                    let why =
+                        "has two classes of one name, which cannot be merged by name";
+                    return Err(DatasetError::Labels { name: (*name).to_owned(), why });
                 }
                 let label = match known.get(class) {
                     Some(&label) => label,
@@ -248,6 +249,7 @@ impl Joining {
 #[cfg(test)]
 mod tests {
     use bothends_core::ids::SampleId;
+    use bothends_core::setting::NamesSettings as _;
 
     use super::*;
 
@@ -299,8 +301,14 @@ mod tests {
         assert_eq!(labels(&both), [0, 7, 0, 7]);
         let both = join(&numbered, &numbered, JoinLabels::Offset).unwrap();
         assert_eq!(labels(&both), [0, 7, 8, 15]);
-        let line = join(&a, &numbered, JoinLabels::Merge).unwrap_err().to_string();
+        let error = join(&a, &numbered, JoinLabels::Merge).unwrap_err();
+        let line = error.to_string();
         assert!(line.contains("`b` names no classes and others do"), "{line}");
+        assert!(line.ends_with("; use labels keep or offset"), "{line}");
+        let line = error.with_names(|_| "--mix-labels");
+        assert!(line.ends_with("; use --mix-labels keep or offset"), "{line}");
+        let line = error.with_names(|_| "");
+        assert!(line.ends_with("; keep or offset the labels"), "{line}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use bothends_core::objective::Objective;
 use bothends_core::plan::{LastPolicy, Shuffle};
 use bothends_core::recipe::{MAX_DECODE_BYTES, Recipe};
 use bothends_core::select::StrategyConfig;
+use bothends_core::setting::{Names, Setting};
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_csd::{Insecure, JobTerms, TlsFiles};
 use bothends_decompress::Watch;
@@ -244,6 +245,8 @@ pub struct RunConfig {
     pub held_batches: u32,
     /// Where batches are delivered.
     pub deliver: Deliver,
+    /// What notes, and reasons that errors hold as text, call the settings that they name.
+    pub names: Names,
 }
 
 impl Debug for RunConfig {
@@ -323,6 +326,7 @@ impl RunConfig {
             memory: MemoryBudget::Auto,
             held_batches: 1,
             deliver: Deliver::Host,
+            names: Setting::key,
         }
     }
 

@@ -5,11 +5,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bothends_csd::Capabilities;
+use bothends_core::setting::Names;
+use bothends_csd::{Capabilities, CsdError};
 use crossbeam::channel::Sender;
 
 use crate::devices::thread::Counter;
 use crate::devices::trust::{Reads, Trust};
+use crate::error::one_line_with;
 use crate::runtime::memory::DEVICE_DEPTH;
 
 /// What becomes of a device that is lost.
@@ -30,6 +32,8 @@ pub(crate) struct Presence {
     now: Arc<Mutex<Now>>,
     trust: Arc<Mutex<Trust>>,
     notes: Sender<String>,
+    /// What notes call settings.
+    names: Names,
 }
 
 #[derive(Debug, Default)]
@@ -47,11 +51,16 @@ impl Presence {
         name: &str,
         lost: Lost,
         trust: Trust,
-        notes: Sender<String>,
+        (notes, names): (Sender<String>, Names),
     ) -> Self {
         let name = Arc::new(Mutex::new(name.to_owned()));
         let trust = Arc::new(Mutex::new(trust));
-        Self { name, lost, now: Arc::default(), trust, notes }
+        Self { name, lost, now: Arc::default(), trust, notes, names }
+    }
+
+    /// An error in one line, as notes say it.
+    pub(crate) fn line(&self, error: &CsdError) -> String {
+        one_line_with(error, self.names)
     }
 
     pub(crate) fn name(&self) -> String {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use bothends_core::one_line;
 use bothends_core::recipe::Recipe;
 use bothends_csd::address::Address;
 use bothends_csd::connect::{ConnectOptions, connect};
@@ -325,14 +324,15 @@ impl Awaiting {
         &self,
         reached: Result<Reached, CsdError>,
     ) -> (Option<ProducerLoop>, Option<Duration>) {
+        let presence = &self.entrance.presence;
         match reached {
             Ok(reached) => (Some(self.entrance.join(reached, Joins::Again)), None),
             Err(error) if may_come(&error) => {
-                self.entrance.presence.is_missing(one_line(&error));
+                presence.is_missing(presence.line(&error));
                 (None, asked_pause(&error))
             }
             Err(error) => {
-                self.entrance.presence.is_mistaken(one_line(&error));
+                presence.is_mistaken(presence.line(&error));
                 (None, None)
             }
         }
@@ -373,6 +373,8 @@ impl Entrance {
 mod tests {
     use std::io;
 
+    use bothends_csd::Remedy;
+
     use super::*;
 
     #[test]
@@ -389,7 +391,7 @@ mod tests {
         assert!(!may_come(&name("Name or service not known")));
         let what = "the host has another key".to_owned();
         assert!(!may_come(&CsdError::Unauthenticated { what }));
-        let (what, remedy) = ("no certificate".to_owned(), "give one".to_owned());
+        let (what, remedy) = ("no certificate".to_owned(), Remedy::GiveCertificates);
         assert!(!may_come(&CsdError::Untrusted { what, remedy }));
         assert!(!may_come(&CsdError::Version { ours: 1, theirs: 2 }));
         // Of a GPU that is missing the run says so, and goes on.

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use bothends_core::members::Welcome;
-use bothends_core::one_line;
 use bothends_core::recipe::Recipe;
 use bothends_csd::connect::ConnectOptions;
 use bothends_csd::{CsdError, JobTerms, Transport};
@@ -141,8 +140,8 @@ impl Seated {
     fn is_not_there(&self, error: &CsdError) {
         let presence = &self.entrance.presence;
         match may_come(error) {
-            true => presence.is_missing(one_line(error)),
-            false => presence.is_mistaken(one_line(error)),
+            true => presence.is_missing(presence.line(error)),
+            false => presence.is_mistaken(presence.line(error)),
         }
     }
 }

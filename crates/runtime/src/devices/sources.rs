@@ -13,6 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use bothends_core::setting::Names;
 use bothends_csd::address::Address;
 use bothends_csd::connect::ConnectOptions;
 use bothends_csd::pool::{Pool, PoolSource};
@@ -41,6 +42,8 @@ pub(crate) struct SourceLoop {
     pub(crate) roster: Roster,
     /// How registries are reached.
     pub(crate) options: ConnectOptions,
+    /// What notes call settings.
+    pub(crate) names: Names,
     /// The collector's line of the pool's first place.
     pub(crate) first_line: usize,
     pub(crate) commands: Sender<Command>,
@@ -64,7 +67,7 @@ impl SourceLoop {
             PoolSource::File(path) => Box::new(File::new(&pool, path)),
             PoolSource::Dns { host, port } => Box::new(Dns::new(&pool, host, *port)),
             PoolSource::Registries(all) => {
-                Box::new(Registries::new(&self.roster, all, &self.options))
+                Box::new(Registries::new(&self.roster, all, (&self.options, self.names)))
             }
         };
         let mut failure = None;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_core::plan::Shuffle;
 use bothends_core::plan::mix::{Draw, Mix, MixConfig, MixError, MixSource};
+use bothends_core::setting::NamesSettings as _;
 use bothends_dataset::{Fields, Format, Found, Table};
 use bothends_decompress::Decompressed;
 use bothends_figures::SourceSamples;
@@ -141,7 +142,8 @@ pub(crate) fn join(
     }
     let parts = mixed.sources.iter().zip(&tables);
     let parts: Vec<_> = parts.map(|(source, table)| (&*source.name, table)).collect();
-    let table = Table::joined(&parts, mixed.labels).map_err(|e| e.to_string())?;
+    let table = Table::joined(&parts, mixed.labels);
+    let table = table.map_err(|e| e.with_names(config.names))?;
     let parts = parts.iter().zip(&fields);
     let parts: Vec<_> =
         parts.map(|((name, table), fields)| (*name, fields, *table)).collect();

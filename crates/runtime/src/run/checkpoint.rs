@@ -11,6 +11,7 @@ use bothends_core::ids::{BatchIdx, EpochIdx};
 use bothends_core::order::{Order, OrderMark};
 use bothends_core::recipe::Truncated;
 use bothends_core::resume::{Resume, RunIdentity, UNCHECKED_NOTE, check_order};
+use bothends_core::setting::Names;
 use bothends_io::{check_replaceable, open_regular, replace};
 
 use crate::config::drive::{CheckpointEvery, DriveConfig};
@@ -102,11 +103,13 @@ pub(crate) struct Saves<'a> {
     pub(crate) failed: Option<RuntimeError>,
     /// Whether that was said; it is said once.
     is_told: bool,
+    /// What it calls settings.
+    names: Names,
 }
 
 impl<'a> Saves<'a> {
-    pub(crate) fn to(path: Option<&'a Path>) -> Self {
-        Self { path, failed: None, is_told: false }
+    pub(crate) fn to(path: Option<&'a Path>, names: Names) -> Self {
+        Self { path, failed: None, is_told: false, names }
     }
 
     /// Writes the state, or keeps the reason why it could not.
@@ -118,7 +121,7 @@ impl<'a> Saves<'a> {
     /// Says that the last state could not be written, in a run that goes on.
     pub(crate) fn tell(&mut self, observer: &mut dyn Observer) {
         if let Some(error) = self.failed.as_ref().filter(|_| !self.is_told) {
-            let line = one_line_with(error, observer.names());
+            let line = one_line_with(error, self.names);
             observer.note(&format!("{line}; the run continues"));
             self.is_told = true;
         }

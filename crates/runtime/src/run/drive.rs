@@ -63,7 +63,7 @@ pub fn drive(
     how.checkpoint.as_deref().map_or(Ok(()), checkpoint::probe)?;
     let meters = Meters::open(&how.energy)?;
     let alone = prepare(loader.runtime_mut(), how, observer)?;
-    let note = loader.runtime().horizon_note(observer.names());
+    let note = loader.runtime().horizon_note();
     let note = note.filter(|_| how.compare.is_empty());
     if let Some(note) = note {
         observer.note(&note);
@@ -72,6 +72,7 @@ pub fn drive(
     // What measuring has read is not of the run.
     let read_before = loader.runtime().storage_read_bytes();
     let digest_of = how.digest.then(|| digest_of(&loader.runtime().config));
+    let names = loader.runtime().config.names;
     let mut run = Run {
         loader,
         how,
@@ -84,7 +85,7 @@ pub fn drive(
         memory_byte_s: Some(0.0),
         read_before,
         last_step: None,
-        saves: Saves::to(how.checkpoint.as_deref()),
+        saves: Saves::to(how.checkpoint.as_deref(), names),
     };
     let cpu_before = process::cpu_seconds();
     let epochs = run.plan_epochs(observer)?;

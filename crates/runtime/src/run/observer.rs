@@ -1,6 +1,5 @@
 //! Who watches a run, and what is told.
 
-use bothends_core::setting::{Names, Setting};
 use bothends_figures::{
     Bytes, Counted, EnergyDomain, EpochResult, Fetches, Moment, UsageSample,
 };
@@ -65,10 +64,6 @@ pub trait Observer {
     fn moments(&mut self, _moments: &[Moment]) {}
     /// An epoch is over.
     fn end(&mut self, _ended: Ended<'_>) {}
-    /// What notes call the settings that they name.
-    fn names(&self) -> Names {
-        Setting::key
-    }
     /// Whether devices are to be asked for their energy after every epoch.
     fn asks_for_energy(&self) -> bool {
         false

@@ -367,6 +367,7 @@ impl Runtime {
         let source = SourceLoop {
             roster: seat.roster.clone(),
             options: seat.options.clone(),
+            names: self.config.names,
             first_line: place(Prong::Back(device_idx(number))),
             commands: commands.clone(),
             bell: shared.bell.clone(),

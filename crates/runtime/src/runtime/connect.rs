@@ -7,7 +7,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bothends_core::one_line;
+use bothends_core::setting;
 use bothends_csd::address::Address;
 use bothends_csd::connect::ConnectOptions;
 use bothends_csd::pool::Pool;
@@ -30,7 +30,7 @@ use crate::devices::roster::Roster;
 use crate::devices::seat::Seat;
 use crate::devices::spec::DeviceSpec;
 use crate::devices::trust::{Delivered, Trust};
-use crate::error::RuntimeError;
+use crate::error::{RuntimeError, one_line_with};
 use crate::runtime::host::{Device, Runtime, n_gpus, n_places};
 use crate::runtime::memory::{DEVICE_DEPTH, Devices, Room, Sizes};
 
@@ -140,7 +140,7 @@ impl Runtime {
     fn place(&self, roster: &Roster, place: usize) -> Device {
         let name = format!("{} [{}]", roster.pool(), place + 1);
         let trust = Trust::new(random(), self.config.audit_percent, roster.delivered());
-        let notes = self.notes.0.clone();
+        let notes = (self.notes.0.clone(), self.config.names);
         Device {
             presence: Presence::new(&name, Lost::IsTriedAgain, trust, notes),
             reach: None,
@@ -194,13 +194,14 @@ impl Runtime {
     /// cannot be had, its driver copies through memory of its own, which is slower.
     fn page_lock(&mut self, driver: &Arc<dyn Driver>) {
         let gpu = Gpu::new(Arc::clone(driver)).map_err(|error| error.to_string());
+        let names = self.config.names;
         let made = gpu.and_then(|gpu| {
             let memory = Arc::new(PageLocked::of(&gpu));
             let before = mem::replace(&mut self.device_memory, memory);
             let made = self.page_locked_rings(self.sizes, self.room);
             made.map_err(|error| {
                 self.device_memory = before;
-                one_line(&error)
+                one_line_with(&error, names)
             })
         });
         match made {
@@ -227,14 +228,15 @@ impl Runtime {
         let lost = if reach.is_some() { Lost::IsTriedAgain } else { Lost::IsGone };
         let alone = Delivered::default();
         let trust = Trust::new(random(), self.config.audit_percent, alone);
-        let presence = Presence::new(name, lost, trust, self.notes.0.clone());
+        let notes = (self.notes.0.clone(), self.config.names);
+        let presence = Presence::new(name, lost, trust, notes);
         let transport = match found {
             Ok(Reached { transport, capabilities, reads, .. }) => {
                 presence.is_here(capabilities, reads);
                 Some(transport)
             }
             Err(error) if is_fault(&error) => {
-                presence.is_missing(one_line(&error));
+                presence.is_missing(presence.line(&error));
                 None
             }
             Err(source) => {
@@ -272,9 +274,9 @@ impl Runtime {
     ) -> Result<(), RuntimeError> {
         if self.source.is_undecoded() {
             return Err(RuntimeError::Options(format!(
-                "csds: {name} cannot take part, because only the host makes batches of unmodified \
-                files; use \
-                 a recipe that decodes"
+                "{}: {name} cannot take part, because only the host makes batches of unmodified \
+                 files; use a recipe that decodes",
+                (self.config.names)(setting::Setting::Devices)
             )));
         }
         let failed = |source| RuntimeError::Device { device: name.to_owned(), source };

@@ -4,7 +4,7 @@
 //! Says it, and changes nothing: who gets how many slots is `runtime/memory.rs`'s, how many a
 //! strategy can use `core`'s.
 
-use bothends_core::setting::{Names, Setting};
+use bothends_core::setting::Setting;
 
 use crate::runtime::host::{Device, Runtime};
 use crate::runtime::memory::MOST_PER_DEVICE;
@@ -22,8 +22,8 @@ impl Runtime {
     }
 
     /// What the horizons of the devices that are there get, in one line; `None` without devices,
-    /// or without horizons. The setting that it names is called as the binding or program calls it.
-    pub(crate) fn horizon_note(&self, name: Names) -> Option<String> {
+    /// or without horizons.
+    pub(crate) fn horizon_note(&self) -> Option<String> {
         if !self.config.strategy.has_horizon() {
             return None;
         }
@@ -36,7 +36,8 @@ impl Runtime {
         let n_devices = u32::try_from(self.devices.len()).unwrap_or(u32::MAX);
         let limit = |needed| self.sizes.limit_for(needed, n_devices).div_ceil(MIB);
         let available = self.available.map(|bytes| bytes >> 20);
-        let remedies = Remedies { memory: name(Setting::Memory), available };
+        let memory = (self.config.names)(Setting::Memory);
+        let remedies = Remedies { memory, available };
         note(self.room.per_device, &uses, limit, &remedies)
     }
 }

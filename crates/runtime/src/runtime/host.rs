@@ -11,6 +11,7 @@ use bothends_core::ids::EpochIdx;
 use bothends_core::order::Order;
 use bothends_core::plan::{LastPolicy, Plan, PlanConfig, PlanError, Shuffle};
 use bothends_core::select::StrategyConfig;
+use bothends_core::setting::{Names, Setting};
 use bothends_csd::pool::{Pool, PoolSource};
 use bothends_csd::{DeviceStats, Transport};
 use bothends_figures::{Fetches, RecordCacheUse};
@@ -215,13 +216,15 @@ impl Runtime {
         if config.supplied.as_ref().is_some_and(|given| given.records.is_some())
             && !config.devices.is_empty()
         {
-            let line = "csds: a device cannot read samples that the caller gives as bytes; give \
-                        paths, or (path, offset, length)";
-            return Err(RuntimeError::Options(line.to_owned()));
+            return Err(RuntimeError::Options(format!(
+                "{}: a device cannot read samples that the caller gives as bytes; give paths, or \
+                 (path, offset, length)",
+                (config.names)(Setting::Devices)
+            )));
         }
         let source = Arc::new(Source::open(&config)?);
         if source.remote().is_some() {
-            devices_of_remote(&config.devices)?;
+            devices_of_remote(&config.devices, config.names)?;
         }
         // Refuses impossible batch sizes and ranks before memory is taken for them.
         plan(&config, &source, &options(&config, EpochIdx(0)))?;
@@ -241,7 +244,7 @@ impl Runtime {
             sizes.fetch_room(memory, config.read.fetch.reorder_bytes, bytes)
         });
         // The first note has room.
-        let _ = fetched.note().map(|note| notes.0.try_send(note));
+        let _ = fetched.note(config.names).map(|note| notes.0.try_send(note));
         let sizes = sizes.with_fetched(fetched);
         let room = Room::divide(config.memory, available, sizes, n_devices)?;
         let rates = RememberedRates::of(&config, &source);
@@ -309,7 +312,7 @@ impl Runtime {
 }
 
 /// Devices of this machine read files of this machine.
-fn devices_of_remote(devices: &[DeviceSpec]) -> Result<(), RuntimeError> {
+fn devices_of_remote(devices: &[DeviceSpec], name: Names) -> Result<(), RuntimeError> {
     let who = devices.iter().find_map(|device| match device {
         DeviceSpec::At { .. } | DeviceSpec::Pool(_) => None,
         DeviceSpec::Gpu { .. } => Some("a GPU decodes files of this machine"),
@@ -317,8 +320,9 @@ fn devices_of_remote(devices: &[DeviceSpec]) -> Result<(), RuntimeError> {
     });
     who.map_or(Ok(()), |who| {
         Err(RuntimeError::Options(format!(
-            "csds: {who}, and the data are in a remote store; give the path of a copy, or the \
-             address of an agent that has one"
+            "{}: {who}, and the data are in a remote store; give the path of a copy, or the \
+             address of an agent that has one",
+            name(Setting::Devices)
         )))
     })
 }

@@ -186,16 +186,20 @@ fn where_nothing_can_be_written_a_reason_is_given() {
     let why = cache.stats().off.unwrap();
     assert!(why.contains("cannot be written") && !why.contains('\n'), "{why}");
     assert!(!cache.has(name(1)));
-    assert_eq!(cache.hindrance(), Some(why));
+    assert_eq!(cache.hindrance(Setting::key), Some(why));
 }
 
 #[test]
 fn what_hinders_shows_before_anything_is_kept() {
     let root = tempfile::tempdir().unwrap();
-    assert_eq!(cache(root.path(), 1 << 30).hindrance(), None);
+    assert_eq!(cache(root.path(), 1 << 30).hindrance(Setting::key), None);
     // Nobody has so large a disk.
-    let why = cache(root.path(), 1 << 60).hindrance().unwrap();
-    assert!(why.contains("must be free") && why.contains("--cache-size"), "{why}");
+    let large = cache(root.path(), 1 << 60);
+    let why = large.hindrance(Setting::key).unwrap();
+    assert!(why.contains("must be free"), "{why}");
+    assert!(why.ends_with("a smaller size (cache_size), or another disk"), "{why}");
+    let why = large.hindrance(|_| "").unwrap();
+    assert!(why.ends_with("give it a smaller size, or another disk"), "{why}");
     let missing = IoError::Missing { path: "/proc/x/blocks".into() };
     let why = unwritten(&missing);
     assert!(why.contains("`/proc/x/blocks` cannot be made; name"), "{why}");

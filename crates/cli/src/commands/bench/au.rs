@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::{measured, show};
 use crate::args::bench::AuArgs;
 use crate::failed::{Failed, wrong};
+use crate::flags::flag;
 use crate::typed::{MOST_SECONDS, check_has_devices, recipe, share, workers};
 use crate::watch::bar::{Bar, decompressing};
 
@@ -104,6 +105,7 @@ fn config(args: &AuArgs) -> Result<RunConfig, Failed> {
         require_devices: true,
         output: Output { dtype: Dtype::F32, layout: Layout::Nchw },
         decompressing: decompressing(),
+        names: flag,
         ..args.security.applied(RunConfig::new(args.data.clone(), recipe(&args.recipe)?))
     })
 }

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use bothends_core::one_line;
+use bothends_core::setting::Names;
 use bothends_csd::address::Address;
 use bothends_csd::connect::ConnectOptions;
 use bothends_csd::member::{LONGEST_LEASE, MemberList};
@@ -20,6 +20,7 @@ use crossbeam::channel::{Receiver, TryRecvError, bounded};
 use super::Asks;
 use crate::devices::reach::FIRST_WAIT;
 use crate::devices::roster::Roster;
+use crate::error::one_line_with;
 use crate::runtime::engine::spawn;
 use crate::threads::shutdown::Stop;
 
@@ -46,6 +47,7 @@ struct Asked {
     address: Address,
     pool: Pool,
     options: ConnectOptions,
+    names: Names,
     asked: Option<Instant>,
     answer: Option<Receiver<Result<Heard, String>>>,
     last: Option<(Instant, Heard)>,
@@ -71,13 +73,14 @@ impl Registries {
     pub(super) fn new(
         roster: &Roster,
         registries: &[Address],
-        options: &ConnectOptions,
+        (options, names): (&ConnectOptions, Names),
     ) -> Self {
         let options = ConnectOptions { timeout: ANSWER_TIME, ..options.clone() };
         let of = |address: &Address| Asked {
             address: address.clone(),
             pool: roster.pool().clone(),
             options: options.clone(),
+            names,
             asked: None,
             answer: None,
             last: None,
@@ -196,11 +199,12 @@ impl Asked {
 
     fn ask(&mut self) -> Result<(), String> {
         let (tell, told) = bounded(1);
-        let Self { address, pool, options, .. } = self;
+        let Self { address, pool, options, names, .. } = self;
         let (address, pool, options) = (address.clone(), pool.clone(), options.clone());
+        let names = *names;
         let body = move || {
             let list = registry::members(&address, &options);
-            let list = list.map_err(|e| one_line(&e));
+            let list = list.map_err(|e| one_line_with(&e, names));
             let heard = list.and_then(|list| Heard::of(&list, &pool));
             // Nobody need wait for it any more.
             let _ = tell.send(heard.map_err(|why| format!("registry {address}: {why}")));
@@ -218,6 +222,7 @@ impl Asked {
 
 #[cfg(test)]
 mod tests {
+    use bothends_core::setting::Setting;
     use bothends_csd::pool::PoolSource;
 
     use super::*;
@@ -262,7 +267,8 @@ mod tests {
         let all: Vec<_> = (1..=n).map(|port| format!("r:{port}")).collect();
         let pool: Pool = format!("pool+registry://{}", all.join(",")).parse().unwrap();
         let PoolSource::Registries(all) = &pool.source else { panic!("registries") };
-        Registries::new(&Roster::new(&pool, 1, 7), all, &ConnectOptions::default())
+        let options = ConnectOptions::default();
+        Registries::new(&Roster::new(&pool, 1, 7), all, (&options, Setting::key))
     }
 
     /// A run that needs devices ended though the second registry, or the first a second later, had them.

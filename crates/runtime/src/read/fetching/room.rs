@@ -4,6 +4,7 @@
 //! A value has its room from when it is requested until its batch is finished, which may be all slots later
 //! (`remote/fetched_fields.rs`). One without room is not requested, but read when the batch is finished.
 
+use bothends_core::setting::{Names, Setting, advice};
 use bothends_dataset::{Field, FieldPlace};
 
 use crate::read::source::{Source, lens};
@@ -99,16 +100,17 @@ impl FetchRoom {
     }
 
     /// What the user is told where the values of not even one batch have room.
-    pub(crate) fn note(&self) -> Option<String> {
+    pub(crate) fn note(&self, name: Names) -> Option<String> {
+        let larger = advice(name, &[(Setting::FetchReorder, ", or a larger `{}`")]);
         let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
         let is_little = self.batch.values > self.values;
         is_little.then(|| {
             format!(
                 "the further fields take {} MB per batch, and there are {} MB to fetch them ahead: \
-                 the rest is read when a batch is finished. Smaller batches avoid that, or a \
-                 larger `--fetch-reorder` (`fetch_reorder`).",
+                 the rest is read when a batch is finished. Smaller batches avoid that{}.",
                 megabytes(self.batch.values),
-                megabytes(self.values)
+                megabytes(self.values),
+                larger.unwrap_or_default()
             )
         })
     }
@@ -124,6 +126,10 @@ mod tests {
         BatchBytes { records, values }
     }
 
+    fn note(room: FetchRoom) -> Option<String> {
+        room.note(Setting::key)
+    }
+
     #[test]
     fn a_limit_is_for_records_and_values_together() {
         let none = FetchRoom::within(128 * MB, batch(28 * MB, 0), 8);
@@ -133,12 +139,15 @@ mod tests {
         assert_eq!(captions.queue + captions.values, 128 * MB);
         // 10 kB next to photographs of 110 kB, in large batches.
         let masks = FetchRoom::within(128 * MB, batch(112 * MB, 10 * MB), 5);
-        assert_eq!((masks.values, masks.note()), (62_500_000 + MORE, None));
+        assert_eq!((masks.values, note(masks)), (62_500_000 + MORE, None));
         let long = FetchRoom::within(128 * MB, batch(28 * MB, 51 * MB), 8);
-        assert_eq!((long.values, long.note()), (64 * MB, None));
+        assert_eq!((long.values, note(long)), (64 * MB, None));
         let longer = FetchRoom::within(64 * MB, batch(28 * MB, 51 * MB), 8);
-        let note = longer.note().unwrap();
-        assert!(note.contains("take 51 MB per batch, and there are 32 MB to"), "{note}");
+        let line = note(longer).unwrap();
+        assert!(line.contains("take 51 MB per batch, and there are 32 MB to"), "{line}");
+        assert!(line.ends_with("avoid that, or a larger `fetch_reorder`."), "{line}");
+        let line = longer.note(|_| "").unwrap();
+        assert!(line.ends_with("Smaller batches avoid that."), "{line}");
         let endless = FetchRoom::within(MB, batch(u64::MAX, u64::MAX), 8);
         assert_eq!((endless.queue, endless.batches_ahead()), (MB / 2, 1));
     }
@@ -150,13 +159,13 @@ mod tests {
         let room = FetchRoom::besides(128 * MB, Some(64 << 30), (masks, 8));
         assert_eq!((room.queue, room.limited), (128 * MB, 128 * MB));
         assert_eq!(room.values, 8 * 51 * MB * 5 / 4 + MORE);
-        assert_eq!((room.batches_ahead(), room.note()), (4, None));
+        assert_eq!((room.batches_ahead(), note(room)), (4, None));
         let small = FetchRoom::besides(8 * MB, Some(1 << 30), (masks, 8));
         assert_eq!(small.values, 32 << 20);
-        assert!(small.note().is_some());
+        assert!(note(small).is_some());
         let unknown = FetchRoom::besides(8 * MB, None, (batch(MB, u64::MAX), 8));
         assert_eq!(unknown.values, MOST_UNKNOWN);
         let none = FetchRoom::besides(8 * MB, None, (batch(MB, 0), 8));
-        assert_eq!((none.values, none.note()), (0, None));
+        assert_eq!((none.values, note(none)), (0, None));
     }
 }

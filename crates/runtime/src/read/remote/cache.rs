@@ -86,7 +86,7 @@ impl Kept {
             );
             return (None, Some(note));
         };
-        let note = cache.hindrance().map(|why| {
+        let note = cache.hindrance(config.names).map(|why| {
             cache.stop(why.clone());
             format!("no more records are kept in {shown}: {why}")
         });
