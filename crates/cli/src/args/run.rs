@@ -126,7 +126,8 @@ pub(crate) struct HostArgs {
     /// Worker threads; auto: one per CPU that this process may use
     ///
     /// If a launcher (torchrun, Slurm, MPI) runs several ranks on this machine, auto divides the CPUs among
-    /// them.
+    /// them. If there is no launcher, but MASTER_ADDR and MASTER_PORT are set, it counts the processes that
+    /// were started with the same ones, and waits up to three seconds for them.
     #[arg(long, value_name = "auto|N", default_value = "auto")]
     pub(crate) workers: String,
     /// Which prong preprocesses which batches
