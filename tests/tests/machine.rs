@@ -1,12 +1,12 @@
 //! What the machine does to a run: files that become pipes, too few files that may be open,
-//! a disk that fails. Never another stream, never a wait without end.
+//! a disk that fails, other ranks. Never another stream, never a wait without end.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -405,5 +405,70 @@ fn a_result_that_does_not_fit_leaves_the_old_one_whole() -> Result<()> {
     );
     ensure!(std::fs::read(&place)? == old, "the old result is gone");
     ensure!(std::fs::read_dir(folder.path())?.count() == 1, "something lies beside it");
+    Ok(())
+}
+
+// ---- other ranks ------------------------------------------------------------------------
+
+/// Where ranks meet that no launcher counts.
+const MEETS: [(&str, &str); 2] = [("MASTER_ADDR", "node1"), ("MASTER_PORT", "29500")];
+
+/// A run under way; killed when dropped.
+struct UnderWay(Child);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// A run that leaves its workers to `auto`, where ranks are counted in this folder.
+fn rank(counted_in: &Path) -> Result<Command> {
+    let mut command = Command::new(programs::program("bothends")?);
+    command.args(["run", "--recipe", "imagenet-eval", "--batch-size", "4"]);
+    command.args(["--side-index", "off", "--data"]).arg(generated()?);
+    command.env_remove("LOCAL_WORLD_SIZE").env_remove("MASTER_ADDR");
+    command.env("XDG_RUNTIME_DIR", "").env("TMPDIR", counted_in);
+    Ok(command)
+}
+
+/// Workers of a short run, and the ranks that it knows of.
+fn taken(mut rank: Command) -> Result<(u64, u64)> {
+    let output =
+        programs::run(rank.args(["--stop-after", "1", "--json", "-"]), DEADLINE)?;
+    let said = String::from_utf8(output.stderr)?;
+    let result: Value = serde_json::from_slice(&output.stdout).context(said)?;
+    let number = |at: &str| {
+        let number = result.pointer(at).and_then(Value::as_u64);
+        number.with_context(|| format!("{at} in {result}"))
+    };
+    Ok((number("/config/workers")?, number("/energy/quantities/host/ranks")?))
+}
+
+/// Symptom: of two runs that are ranks of one job, each takes every processor.
+#[test]
+fn runs_that_meet_at_one_place_divide_the_machine() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let meets = || -> Result<Command> {
+        let mut command = rank(folder.path())?;
+        command.envs(MEETS);
+        Ok(command)
+    };
+    let (all, alone) = taken(rank(folder.path())?)?;
+    ensure!(alone == 1, "{alone} ranks");
+    let events = folder.path().join("events.jsonl");
+    let mut command = meets()?;
+    // For hours.
+    command.args(["--repeat", "1000", "--accelerator", "sim:10", "--events"]);
+    command.arg(&events).stdout(Stdio::null()).stderr(Stdio::null());
+    let first = UnderWay(command.spawn()?);
+    ensure!(programs::eventually(DEADLINE, || events.exists()), "it does not begin");
+    let second = taken(meets()?)?;
+    ensure!(second == ((all / 2).max(1), 2), "{second:?}, and {all} alone");
+    // However the first one ends, it is counted no more.
+    drop(first);
+    let third = taken(meets()?)?;
+    ensure!(third == (all, 1), "{third:?}, and {all} alone");
     Ok(())
 }

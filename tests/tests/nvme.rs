@@ -22,7 +22,7 @@ use bothends_tests::programs::{eventually, program};
 use bothends_tests::{Setup, assert_whole, generated};
 
 const NAME: &str = "nqn.2026-11.dev.bothends:test";
-/// Of each batch that is delivered before the device's first.
+/// For how long a batch is held that is delivered before the device has come as far as a test needs.
 const WHILE_NONE_IS_MADE: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -237,39 +237,69 @@ impl Program for Lent {
     }
 }
 
+impl Stuck {
+    /// Whether it has begun a program that does not end.
+    fn is_stuck(&self) -> bool {
+        self.n_begun.load(Ordering::Acquire) > BEFORE_STUCK
+    }
+}
+
+/// Takes batches slowly until the device is stuck, so that a busy machine's device is not left behind by a host
+/// that makes the epoch alone.
+struct Waits(Arc<Stuck>);
+
+impl Observer for Waits {
+    fn batch(&mut self, _: Progress) {
+        eventually(WHILE_NONE_IS_MADE, || self.0.is_stuck());
+    }
+}
+
+/// An epoch whose target goes as soon as it is stuck; after the epoch, where it does not come to that.
+fn with_a_target_that_goes(strategy: &'static str, repeat: u32) -> EpochResult {
+    let stuck = Arc::new(Stuck {
+        batches: Batches::new(2),
+        n_begun: AtomicU32::new(0),
+        may_end: AtomicBool::new(false),
+    });
+    let data = generated().unwrap();
+    let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Lent(Arc::clone(&stuck)))];
+    let (target, url) = target(&data, 64 << 20, programs);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (watched, over) = (Arc::clone(&stuck), Arc::clone(&is_over));
+    let end = thread::spawn(move || {
+        eventually(PATIENCE, || watched.is_stuck() || over.load(Ordering::Acquire));
+        // The program ends with the device that runs it.
+        let later = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(200));
+            watched.may_end.store(true, Ordering::Release);
+        });
+        drop(target);
+        later.join().unwrap();
+    });
+    let setup = Setup { strategy, devices: vec![url], repeat, ..Setup::new(&data) };
+    let result = setup.watched(&mut Waits(stuck));
+    is_over.store(true, Ordering::Release);
+    end.join().unwrap();
+    result.unwrap().epochs.pop().unwrap()
+}
+
 #[test]
 fn a_target_that_is_gone_costs_its_claims_and_nothing_else() {
     let repeat = 3;
     let alone = Setup { repeat, ..Setup::new(&generated().unwrap()) }.run().unwrap();
     for strategy in ["csd", "ordered"] {
-        let stuck = Arc::new(Stuck {
-            batches: Batches::new(2),
-            n_begun: AtomicU32::new(0),
-            may_end: AtomicBool::new(false),
-        });
-        let programs: Vec<Arc<dyn Program>> = vec![Arc::new(Lent(Arc::clone(&stuck)))];
-        let (target, url) = target(&generated().unwrap(), 64 << 20, programs);
-        let watched = Arc::clone(&stuck);
-        let end = thread::spawn(move || {
-            let n_begun = || watched.n_begun.load(Ordering::Acquire);
-            assert!(eventually(PATIENCE, || n_begun() > BEFORE_STUCK));
-            // The program ends with the device that runs it.
-            let release = Arc::clone(&watched);
-            let later = thread::spawn(move || {
-                thread::sleep(Duration::from_millis(200));
-                release.may_end.store(true, Ordering::Release);
-            });
-            drop(target);
-            later.join().unwrap();
-        });
-        let data = generated().unwrap();
-        let setup = Setup { strategy, devices: vec![url], repeat, ..Setup::new(&data) };
-        let epoch = setup.run().unwrap();
-        end.join().unwrap();
-        assert_eq!(epoch.content_digest, alone.content_digest, "{strategy}");
-        assert_eq!(epoch.samples, alone.samples);
-        let failure = epoch.back[0].failure.clone().unwrap_or_default();
-        assert!(failure.contains("lost the device"), "{strategy}: {:?}", epoch.back);
+        let run = || {
+            let epoch = with_a_target_that_goes(strategy, repeat);
+            assert_eq!(epoch.content_digest, alone.content_digest, "{strategy}");
+            assert_eq!(epoch.samples, alone.samples);
+            Ok(epoch)
+        };
+        let is_told = |epoch: &EpochResult| {
+            let failure = epoch.back[0].failure.as_deref();
+            failure.is_some_and(|failure| failure.contains("lost the device"))
+        };
+        let what = format!("{strategy}: the loss in mid-epoch was told");
+        attempts::until(&what, is_told, run).unwrap();
     }
 }
 

@@ -37,6 +37,10 @@
 //!   `key_file`) or an emulated one (`sim:newport`). Neither the loop nor its bytes change.
 //! * **The position in an epoch** is a text of at most 1 kB: [`Loader::state`] after any batch,
 //!   [`Loader::load_state`] in another process, with any number of workers, devices and ranks.
+//! * **Several processes on one machine** divide its processors and memory if each is told of the others:
+//!   [`Ranks::here`] reads the launcher's variables, or counts the processes that have registered, and
+//!   [`options_among`] takes the result. Keep the [`Registration`] as long as the loader. [`options`] is
+//!   for a process that is alone.
 //! * **A GPU** receives the batches if [`Loader::begin_on`] names one ([`GpuTarget`]): the same bytes, in
 //!   its memory, uploaded one batch ahead, and finished there if it has kernels for that.
 //! * **Many consumers**: [`Loader::begin`] splits an epoch among as many as you ask for, each on
@@ -58,9 +62,9 @@ pub use bothends_runtime::{
     GpuTarget, Gpus, Insecure, JobTerms, JoinLabels, Loader, LoaderStats, MemoryBudget,
     MixStop, Mixed, MixedData, MixedSource, Notes, Number, Objects, PageCacheUse,
     PathReport, Polled, RankConfig, Ranks, ReadConfig, ReaderKind, RecordCacheUse,
-    Records, Redecode, Redecoder, Replacement, Row, RunConfig, RuntimeError, Share,
-    SideIndexStats, SideIndexUse, Skipped, SourceSamples, Sources, Stall, Step, Supplied,
-    SuppliedFile, TlsFiles, Unread, Usage, options, options_among,
+    Records, Redecode, Redecoder, Registration, Replacement, Row, RunConfig,
+    RuntimeError, Share, SideIndexStats, SideIndexUse, Skipped, SourceSamples, Sources,
+    Stall, Step, Supplied, SuppliedFile, TlsFiles, Unread, Usage, options, options_among,
 };
 
 /// The page that the registry shows; its program is tested with those above.

@@ -12,7 +12,8 @@ use bothends::recipe::Recipe;
 use bothends::{
     Batch, CacheSize, Consumer, ErrorKind, FetchBounds, FieldColumn, FieldKind, Gpus,
     Insecure, JoinLabels, Loader, MemoryBudget, MixStop, MixedData, MixedSource, Number,
-    Polled, Replacement, RunConfig, RuntimeError, Step, Usage, options,
+    Polled, Ranks, Registration, Replacement, RunConfig, RuntimeError, Step, Usage,
+    options, options_among,
 };
 use bothends_samples::{GenerateConfig, generate};
 use serde_json::json;
@@ -100,6 +101,28 @@ fn a_consumer_of_ones_own_is_fed() {
     };
     let order: Order = loader.order(ranks, &[3, 1, 2], vec![2, 3]).unwrap();
     assert_eq!(order.n_batches(), 2);
+}
+
+#[test]
+fn ranks_of_one_machine_are_counted() {
+    let (images, places) = (images(6), tempfile::tempdir().unwrap());
+    let temp = places.path().display().to_string();
+    let variable = |name: &str| match name {
+        "TMPDIR" => Some(temp.clone()),
+        "MASTER_ADDR" => Some("node1".to_owned()),
+        "MASTER_PORT" => Some("29500".to_owned()),
+        _ => None,
+    };
+    let (ranks, registration): (Ranks, Option<Registration>) =
+        Ranks::here(variable, None);
+    assert!(ranks.n() == 1 && registration.is_some());
+    let config = json!({"data": images.path(), "recipe": "imagenet-eval"});
+    let config = options_among(&config.to_string(), ranks).unwrap();
+    let loader = Loader::open(config).unwrap();
+    assert_eq!(loader.n_samples(), 6);
+    // Nobody counts it any more.
+    drop((loader, registration));
+    assert_eq!(std::fs::read_dir(places.path()).unwrap().count(), 0);
 }
 
 #[test]

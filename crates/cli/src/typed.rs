@@ -9,7 +9,7 @@ use bothends_core::nearest::nearest;
 use bothends_core::one_line;
 use bothends_core::recipe::Recipe;
 use bothends_energy::Profile;
-use bothends_runtime::{Ranks, Share};
+use bothends_runtime::{Ranks, Registration, Share};
 
 use crate::failed::{Failed, wrong};
 use crate::file;
@@ -101,9 +101,13 @@ fn text_of(
     })
 }
 
-/// This process's share of the machine, next to the other ranks of its launcher.
-pub(crate) fn share() -> Share {
-    Share::here(Ranks::told_by(|variable| std::env::var(variable).ok()))
+/// This process's share of the machine, next to the other ranks of its launcher, or to those that have
+/// registered with the same rendezvous, for which it waits. They count this one for as long as the
+/// registration is kept.
+pub(crate) fn share() -> (Share, Option<Registration>) {
+    let (ranks, registration) =
+        Ranks::here(|variable| std::env::var(variable).ok(), None);
+    (Share::here(ranks), registration)
 }
 
 /// A number of worker threads, or `auto`.
@@ -125,13 +129,14 @@ mod tests {
 
     #[test]
     fn a_number_of_workers_that_is_none_is_told_the_limits() {
+        let (share, _) = share();
         for text in ["0", "100000", "-1", "some"] {
-            let Err(Failed::Arguments(why)) = workers(text, share()) else {
+            let Err(Failed::Arguments(why)) = workers(text, share) else {
                 panic!("{text} is no number of workers")
             };
             assert!(why.contains("a number from 1 to 4096, or auto"), "{why}");
         }
-        assert_eq!(workers("4096", share()).unwrap(), 4096);
+        assert_eq!(workers("4096", share).unwrap(), 4096);
     }
 
     #[test]

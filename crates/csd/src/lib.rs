@@ -33,7 +33,8 @@ use bothends_slots::{HostSlot, Producer};
 pub use channel::security;
 pub use channel::security::{Insecure, Security, TlsFiles};
 pub use device::{
-    Beneath, Links, RefusedLink, is_of_machine, keeps_its_number, listen, will_need, write_beside,
+    Beneath, Links, RefusedLink, is_of_machine, keeps_its_number, listen, will_need,
+    write_beside,
 };
 pub use host::connect::{ConnectOptions, connect, link};
 pub use host::nvme::files as media_files;

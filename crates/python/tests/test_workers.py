@@ -147,13 +147,15 @@ def test_an_iterator_that_is_left_is_forgotten(pool: Any, setting: Setting) -> N
 
 @pytest.mark.parametrize("setting", BOTH)
 def test_init_is_called_once_in_each_worker(pool: Any, setting: Setting) -> None:
-    here = threading.local()
+    here, meet = threading.local(), threading.Barrier(2)
 
     def init(number: int) -> None:
         here.numbers = [*getattr(here, "numbers", []), number]
 
     def work(task: Task) -> Any:
-        time.sleep(0.02)
+        # Processes take turns. Threads take tasks from one queue, and a quick one would take them all.
+        if setting.method == "threads":
+            meet.wait(SOON)
         return here.numbers
 
     seen = list(pool(2, work, init=init, setting=setting).map(tasks(12)))

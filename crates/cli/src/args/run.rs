@@ -126,7 +126,8 @@ pub(crate) struct HostArgs {
     /// Worker threads; auto: one per CPU that this process may use
     ///
     /// If a launcher (torchrun, Slurm, MPI) runs several ranks on this machine, auto divides the CPUs among
-    /// them.
+    /// them. If there is no launcher, but MASTER_ADDR and MASTER_PORT are set, it counts the processes that
+    /// were started with the same ones, and waits up to three seconds for them.
     #[arg(long, value_name = "auto|N", default_value = "auto")]
     pub(crate) workers: String,
     /// Which prong preprocesses which batches
@@ -240,8 +241,9 @@ pub(crate) struct DeviceArgs {
     ///
     /// For every device that reads its own copy of the data (all but GPUs), the first batch is recomputed as
     /// a whole in any case, as are rows of the second batch. Unless P is 0, rows of at least two batches of
-    /// each device are recomputed in every epoch. 100% recomputes everything. A device that returns wrong
-    /// samples is no longer used; if other batches from it have already been delivered, the run ends.
+    /// each device are recomputed in every epoch, unless it makes far fewer than in the epoch before. 100%
+    /// recomputes everything. A device that returns wrong samples is no longer used; if other batches from
+    /// it have already been delivered, the run ends.
     #[arg(long, value_name = "P%", hide_short_help = true)]
     pub(crate) audit: Option<String>,
     /// Name of the training job, for agents shared by several jobs; all of its ranks give the same name

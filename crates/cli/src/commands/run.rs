@@ -8,8 +8,8 @@ use bothends_report::{Header, ReportInput, epoch_remarks, run_remarks};
 use bothends_runtime::{
     Damaged, DriveConfig, EpochResult, FetchBounds, Fetches, JobTerms, Loader,
     MemoryBudget, MixedData, MixedSource, RankConfig, ReadConfig, RecordCacheUse,
-    Replacement, RunConfig, RunResult, Runtime, RuntimeError, SourceSamples, StopRequest,
-    drive, rates_folder, without_secrets,
+    Replacement, RunConfig, RunResult, Runtime, RuntimeError, Share, SourceSamples,
+    StopRequest, drive, rates_folder, without_secrets,
 };
 
 use crate::args::run::{ConsumerArgs, DataArgs, DeviceArgs, HostArgs, RankArgs, RunArgs};
@@ -42,7 +42,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
     }
     show.report.iter().try_for_each(|path| typed::page("--report", path))?;
     check_places(args)?;
-    let config = run_config(args)?;
+    // Other ranks count this one until the run is over.
+    let (share, _registration) = share();
+    let config = run_config(args, share)?;
     let how = drive_config(args)?;
     let header = header("bothends run", &config, &how);
     let signals = Received::watch(how.stop.clone())?;
@@ -228,9 +230,8 @@ fn unsaved(args: &RunArgs) -> String {
     }
 }
 
-fn run_config(args: &RunArgs) -> Result<RunConfig, Failed> {
+fn run_config(args: &RunArgs, share: Share) -> Result<RunConfig, Failed> {
     let RunArgs { data, host, device, consumer, ranks, .. } = args;
-    let share = share();
     Ok(RunConfig {
         workers: workers(&host.workers, share)?,
         share,
@@ -545,7 +546,9 @@ mod tests {
         let line = ["bothends", "run", "--recipe", "imagenet-eval", "--data", "/d"];
         let args = Args::try_parse_from(line.iter().chain(more)).unwrap();
         let Command::Run(args) = args.command else { panic!("it is a run") };
-        let checked = check_places(&args).and_then(|()| run_config(&args).map(drop));
+        let (share, _) = share();
+        let checked =
+            check_places(&args).and_then(|()| run_config(&args, share).map(drop));
         let Err(Failed::Arguments(why)) = checked else { panic!("{more:?} is refused") };
         why
     }

@@ -63,8 +63,8 @@ use crate::config::share::{Ranks, Share};
 use crate::devices::spec::DeviceSpec;
 use crate::error::RuntimeError;
 
-/// Reads a loader's options, for a process that is alone on its machine. Blocks on the file
-/// system where `recipe` is a file.
+/// Reads a loader's options, for a process that is alone on its machine; [`options_among`] is for
+/// the others. Blocks on the file system where `recipe` is a file.
 ///
 /// # Errors
 /// [`RuntimeError::Options`] names the key, what it is and what is expected.

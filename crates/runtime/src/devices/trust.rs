@@ -7,7 +7,7 @@
 
 mod members;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bothends_core::ids::{BatchIdx, EpochIdx, SampleId};
@@ -20,9 +20,13 @@ pub(crate) use members::Delivered;
 /// ten wrong is found in its first batch, and one in two hundred in some dozens of audits.
 pub(crate) const LEAST_ROWS: u32 = 8;
 
-/// The first batches of a connection are audited whatever the rate, and so are as many of every
+/// The first batches of a connection are audited whatever the rate, and so are as many batches of every
 /// epoch where there is a rate.
 pub(crate) const FIRST_BATCHES: u32 = 2;
+
+/// Epochs of which it is remembered how many batches were seen: the one that is delivered, the next one,
+/// which may have begun, and the one before, by which the first of them is measured.
+const MOST_EPOCHS: usize = 3;
 
 /// Connections of which is remembered how many of their batches were seen. A batch of an earlier one is
 /// audited as a first one is.
@@ -78,6 +82,16 @@ struct Connection {
     n_seen: u64,
 }
 
+/// What was seen of the batches of an epoch.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    epoch: EpochIdx,
+    n: u32,
+    /// Those that were drawn to be audited. A connection's first batches are audited besides: whoever
+    /// connects again knows of these, and must not know of all.
+    n_drawn: u32,
+}
+
 /// What is known of the honesty of one device, or of who has had one place of a pool, in this run.
 #[derive(Debug, Clone)]
 pub(crate) struct Trust {
@@ -88,8 +102,8 @@ pub(crate) struct Trust {
     /// By number: batches are delivered after another connection has been made, perhaps to another member
     /// of a pool, and must not use up its first audits.
     connections: BTreeMap<u64, Connection>,
-    /// Batches seen of each epoch that is under way.
-    n_of_epoch: HashMap<EpochIdx, u32>,
+    /// The latest epochs, in the order in which they began.
+    epochs: VecDeque<Seen>,
     /// Of all places of the pool.
     delivered: Delivered,
     /// Who has lied, once a lie was found: nobody where the connection is forgotten.
@@ -105,7 +119,7 @@ impl Trust {
             percent: percent.min(100),
             latest: 0,
             connections: BTreeMap::new(),
-            n_of_epoch: HashMap::new(),
+            epochs: VecDeque::new(),
             delivered,
             liar: None,
         }
@@ -139,16 +153,15 @@ impl Trust {
             (nth, has_copy) = (of.n_seen, of.reads == Reads::ItsCopy);
             of.n_seen += 1;
         }
-        // Epochs are delivered one after the other, and the next one may have begun.
-        self.n_of_epoch.retain(|of, _| of.0.saturating_add(2) > epoch.0);
-        let of_epoch = self.n_of_epoch.entry(epoch).or_insert(0);
-        *of_epoch = of_epoch.saturating_add(1);
-        let n_of_epoch = *of_epoch;
+        let place = self.place_of(epoch);
+        let is_drawn = self.draws_batch(place, batch);
+        let seen = &mut self.epochs[place];
+        seen.n = seen.n.saturating_add(1);
+        seen.n_drawn = seen.n_drawn.saturating_add(u32::from(is_drawn));
         if self.percent == 100 || has_copy && nth == 0 {
             return Audit::Everything;
         }
-        let is_first = has_copy && nth < u64::from(FIRST_BATCHES);
-        if is_first || self.draws_batch(epoch, batch, n_of_epoch) {
+        if is_drawn || has_copy && nth < u64::from(FIRST_BATCHES) {
             return self.draw_rows(epoch, batch, n_samples);
         }
         Audit::Nothing
@@ -196,16 +209,46 @@ impl Trust {
         }
     }
 
-    /// Whether the device's `nth` batch of an epoch, counted from 1, is audited: the first ones
-    /// always, then at the rate or, while that is less, with a chance that falls with the number of
-    /// batches, so that short epochs have no part that is safe to lie in.
-    fn draws_batch(&self, epoch: EpochIdx, batch: BatchIdx, nth: u32) -> bool {
+    /// Where among the latest epochs this one is: at the end, if this is its first batch.
+    fn place_of(&mut self, epoch: EpochIdx) -> usize {
+        if let Some(place) = self.epochs.iter().position(|seen| seen.epoch == epoch) {
+            return place;
+        }
+        if self.epochs.len() == MOST_EPOCHS {
+            self.epochs.pop_front();
+        }
+        self.epochs.push_back(Seen { epoch, n: 0, n_drawn: 0 });
+        self.epochs.len() - 1
+    }
+
+    /// Whether the next batch of the epoch at this place is drawn: at the rate at least. While that is
+    /// less, two of as many batches as are expected are, each of them as likely as any other; batches
+    /// beyond them have a chance that falls with their number, so that no part of an epoch is safe to
+    /// lie in, however long it is.
+    fn draws_batch(&self, place: usize, batch: BatchIdx) -> bool {
         if self.percent == 0 {
             return false;
         }
+        let Seen { epoch, n, n_drawn } = self.epochs[place];
+        let chance = match self.expected(place).saturating_sub(n) {
+            0 => f64::from(FIRST_BATCHES) / f64::from(n.saturating_add(1)),
+            left => f64::from(FIRST_BATCHES.saturating_sub(n_drawn)) / f64::from(left),
+        };
         let rate = f64::from(self.percent) / 100.0;
-        let chance = rate.max(f64::from(FIRST_BATCHES) / f64::from(nth.max(1)));
-        self.draws(epoch, batch, OP_BATCH).uniform() < chance
+        self.draws(epoch, batch, OP_BATCH).uniform() < rate.max(chance)
+    }
+
+    /// The batches that the epoch at this place will have, as far as that can be relied on: nine tenths
+    /// of those of the epoch before it, because a device's part is never quite the same; none in the
+    /// first epoch. To expect too few, as after an epoch that was stopped or resumed, costs some audits,
+    /// once. To expect too many would leave an epoch with less than its audits, and so the longest of
+    /// all epochs before is no measure: a device need be quick only once to have few of them ever after.
+    /// The epoch before may still be under way; its batches count as they come.
+    fn expected(&self, place: usize) -> u32 {
+        // How long it is measured has nothing to do with an epoch.
+        let mut before = self.epochs.range(..place);
+        let before = before.rfind(|seen| seen.epoch != EpochIdx::MEASURED);
+        before.map_or(0, |seen| seen.n - seen.n.div_ceil(10))
     }
 
     /// As large a part of the rows as is audited of the batches, and [`LEAST_ROWS`] at least.
@@ -277,9 +320,10 @@ mod tests {
             secret: u64, percent in 1_u8..100, n_samples in 1_u32..300, epoch in 0_u32..9,
         ) {
             let mut trust = connected(secret, percent);
-            audits(&mut trust, epoch, 5, n_samples);
+            let first = audits(&mut trust, epoch, 5, n_samples);
+            prop_assert!(n_audited(&first[..2]) == 2);
             let next = audits(&mut trust, epoch + 1, 40, n_samples);
-            prop_assert!(n_audited(&next[..2]) == 2);
+            prop_assert!(n_audited(&next[..4]) >= 2);
             for audit in next {
                 match audit {
                     Audit::Nothing | Audit::Everything => {}
@@ -290,6 +334,36 @@ mod tests {
                     }
                 }
             }
+        }
+
+        /// As long as the epoch before, or nine tenths of it; batches beyond these are few.
+        #[test]
+        fn later_epochs_have_two_audits_for_certain(secret: u64, n in 3_u32..200) {
+            let mut trust = connected(secret, 1);
+            audits(&mut trust, 0, n, 64);
+            let enough = (n - n.div_ceil(10)) as usize;
+            for epoch in 1..5 {
+                let later = audits(&mut trust, epoch, n, 64);
+                prop_assert!(n_audited(&later[..enough]) >= 2, "{later:?}");
+            }
+        }
+
+        #[test]
+        fn an_epoch_that_begins_before_another_one_ends_has_its_audits(
+            secret: u64, n_before in 0_u32..20,
+        ) {
+            let mut trust = connected(secret, 1);
+            audits(&mut trust, 0, 20, 64);
+            audits(&mut trust, 1, 20 - n_before, 64);
+            let mut next = audits(&mut trust, 2, 1, 64);
+            // The rest of the one before.
+            let of = trust.connection();
+            for batch in 20 - n_before..20 {
+                trust.audit((EpochIdx(1), BatchIdx(batch)), 64, of);
+            }
+            let rest = (1..20).map(|at| trust.audit((EpochIdx(2), BatchIdx(at)), 64, of));
+            next.extend(rest);
+            prop_assert!(n_audited(&next) >= 2, "{next:?}");
         }
 
         /// The host makes all of it again, so a wrong byte is always found before it is
@@ -342,6 +416,73 @@ mod tests {
         assert_ne!(one, other);
         let rows: Vec<_> = one.iter().filter(|it| **it != Audit::Nothing).collect();
         assert_ne!(rows[1], rows[2], "other rows of every batch");
+    }
+
+    /// How often each batch of the second of two epochs of twenty is audited, with so many secrets;
+    /// `connects` comes between the two.
+    fn audited_of_second(n_secrets: u32, connects: impl Fn(&mut Trust)) -> Vec<u32> {
+        let mut n_audited = vec![0; 20];
+        for secret in 0..n_secrets {
+            let mut trust = connected(secret.into(), 1);
+            audits(&mut trust, 0, 20, 64);
+            connects(&mut trust);
+            for (n, audit) in n_audited.iter_mut().zip(audits(&mut trust, 1, 20, 64)) {
+                *n += u32::from(audit != Audit::Nothing);
+            }
+        }
+        n_audited
+    }
+
+    /// Symptom: of the twenty batches that a device has in each short epoch, seven are audited.
+    #[test]
+    fn a_later_epoch_has_hardly_more_than_two_audits_and_they_are_anywhere() {
+        // Two of eighteen are 444 of 4,000; two of twenty, the last one's chance, are 400.
+        let n_audited = audited_of_second(4_000, |_| {});
+        assert!(n_audited.iter().all(|n| (330..560).contains(n)), "{n_audited:?}");
+        let of_all: u32 = n_audited.iter().sum();
+        assert!((8_000..10_000).contains(&of_all), "{of_all} of 4,000 epochs");
+    }
+
+    #[test]
+    fn who_connects_again_does_not_know_the_rest_of_an_epoch_to_be_safe() {
+        let connects = |trust: &mut Trust| trust.is_connected(MEMBER, Reads::ItsCopy);
+        let n_audited = audited_of_second(4_000, connects);
+        assert_eq!(n_audited[..2], [4_000, 4_000]);
+        assert!(n_audited[2..].iter().all(|n| (330..560).contains(n)), "{n_audited:?}");
+    }
+
+    #[test]
+    fn an_epoch_that_is_longer_than_the_one_before_has_no_safe_end() {
+        let mut n_late = 0;
+        for secret in 0..1_000 {
+            let mut trust = connected(secret, 1);
+            audits(&mut trust, 0, 20, 64);
+            n_late += n_audited(&audits(&mut trust, 1, 60, 64)[20..]);
+        }
+        // The sum of 2/n from 21 to 60 is 2.2.
+        assert!((1_900..2_500).contains(&n_late), "{n_late} of 1,000 epochs");
+    }
+
+    #[test]
+    fn a_measurement_is_no_measure_for_epochs() {
+        for secret in 0..100 {
+            let mut trust = connected(secret, 1);
+            audits(&mut trust, EpochIdx::MEASURED.0, 500, 64);
+            let first = audits(&mut trust, 0, 20, 64);
+            assert_eq!(n_audited(&first[..2]), 2);
+        }
+    }
+
+    #[test]
+    fn later_epochs_are_audited_whole_or_not_at_all_where_that_is_asked_for() {
+        let (mut none, mut all) = (connected(5, 0), connected(5, 100));
+        audits(&mut none, 0, 20, 64);
+        audits(&mut all, 0, 20, 64);
+        for epoch in 1..4 {
+            assert_eq!(n_audited(&audits(&mut none, epoch, 20, 64)), 0);
+            let all = audits(&mut all, epoch, 20, 64);
+            assert!(all.iter().all(|audit| *audit == Audit::Everything));
+        }
     }
 
     /// What the default costs: the rows that the host makes again, as a part of the device's.

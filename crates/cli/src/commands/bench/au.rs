@@ -5,7 +5,8 @@ use std::time::Duration;
 use bothends_bench::au::{self, Accelerator, AuResult};
 use bothends_core::tensor::{Dtype, Layout, Output};
 use bothends_runtime::{
-    AccelConfig, Connected, Observer, ReadConfig, RunConfig, Runtime, Seen, SideIndexUse,
+    AccelConfig, Connected, Observer, ReadConfig, RunConfig, Runtime, Seen, Share,
+    SideIndexUse,
 };
 use serde::Serialize;
 
@@ -36,7 +37,9 @@ struct Reported {
 
 /// Measures, prints a table, and writes what was asked for.
 pub(crate) fn au(args: &AuArgs) -> Result<(), Failed> {
-    let config = config(args)?;
+    // Other ranks count this one until all is measured.
+    let (share, _registration) = share();
+    let config = config(args, share)?;
     let (workers, recipe) = (config.workers, config.recipe.name().to_owned());
     let lasting = Duration::try_from_secs_f64(args.seconds)
         .ok()
@@ -94,12 +97,12 @@ fn text(reported: &Reported) -> String {
     )
 }
 
-fn config(args: &AuArgs) -> Result<RunConfig, Failed> {
+fn config(args: &AuArgs, share: Share) -> Result<RunConfig, Failed> {
     check_has_devices(&args.csd, args.security.given())?;
     let devices = args.csd.iter().map(|spec| spec.parse());
     Ok(RunConfig {
         batch_size: args.batch_size,
-        workers: workers(&args.workers, share())?,
+        workers: workers(&args.workers, share)?,
         read: ReadConfig { side_index: args.side_index, ..ReadConfig::default() },
         devices: devices.collect::<Result<_, _>>()?,
         require_devices: true,
