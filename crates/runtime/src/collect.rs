@@ -2,13 +2,13 @@
 //! producer, with or without `room` for a job; it wakes when the `bell` is rung. `comings`
 //! are of devices that come and go, `log` and `stall` are what it tells.
 
-pub(crate) mod bell;
+pub(crate) mod capacity;
 pub(crate) mod collector;
-pub(crate) mod comings;
-pub(crate) mod line;
+pub(crate) mod in_flight;
 pub(crate) mod link;
 pub(crate) mod log;
-pub(crate) mod room;
+pub(crate) mod membership;
+pub(crate) mod producer;
 pub(crate) mod stall;
-pub(crate) mod underway;
+pub(crate) mod wakeup;
 pub(crate) mod work;

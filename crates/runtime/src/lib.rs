@@ -22,7 +22,7 @@
 //! map here.
 //!
 //! It does not decide (`core` does), does not know a format or an op by name, has no unsafe
-//! code but the system calls of `threads::make_way`, and reads no flag.
+//! code but the system calls of `threads::priority`, and reads no flag.
 
 mod collect;
 mod config;
@@ -36,8 +36,8 @@ mod run;
 mod runtime;
 mod threads;
 
-pub use collect::line::LineReport;
 pub use collect::log::{EventLog, MOST_MOMENTS};
+pub use collect::producer::LineReport;
 pub use config::cache::CacheSize;
 pub use config::deliver::Deliver;
 pub use config::drive::{CheckpointEvery, DriveConfig, EnergyConfig, StopRequest};
@@ -66,12 +66,12 @@ pub use handover::loader::Loader;
 pub use handover::loader::stats::{DeviceStats, LoaderStats};
 pub use handover::report::EpochReport;
 pub use measure::alone::{Measured, measure_accelerator};
-pub use measure::fed::Connected;
 pub use measure::gpu::{GpuCard, GpuFound, RefusedPath};
 pub use measure::load::{Load, LoadWatch};
-pub use measure::look::{Looked, look};
 pub use measure::machine::Machine;
+pub use measure::preview::{Looked, look};
 pub use measure::survey::survey;
+pub use measure::utilisation::Connected;
 pub use read::source::Source;
 pub use read::sources::Sources;
 pub use read::supplied::{Records, Redecode, Redecoder, Supplied, SuppliedFile, Unread};
@@ -80,7 +80,7 @@ pub use run::id::run_id;
 pub use run::observer::{Ended, Observer, Progress};
 pub use run::settings::settings;
 pub use runtime::host::{EpochOptions, Notes, Runtime};
-pub use threads::home::Home;
+pub use threads::fork::Home;
 pub use threads::registration::Registration;
 pub use threads::times::ThreadSeconds;
 pub use threads::{process, shutdown};

@@ -9,9 +9,9 @@
 //! of a mix that is too long for that. A look takes the first batch of each epoch, and no more.
 
 pub(crate) mod alone;
-pub(crate) mod fed;
 pub(crate) mod gpu;
 pub(crate) mod load;
-pub(crate) mod look;
 pub(crate) mod machine;
+pub(crate) mod preview;
 pub(crate) mod survey;
+pub(crate) mod utilisation;

@@ -2,9 +2,10 @@
 //! several data sets (`sources`), each at its `place`; `blocks` is its block cache; `reader` is the thread
 //! that brings records, and `opener` opens files for it.
 
-pub(crate) mod ahead;
 pub(crate) mod blocks;
+pub(crate) mod demand;
 pub(crate) mod fetching;
+pub(crate) mod lookahead;
 pub(crate) mod opener;
 pub(crate) mod orders;
 pub(crate) mod place;
@@ -13,4 +14,3 @@ pub(crate) mod remote;
 pub(crate) mod source;
 pub(crate) mod sources;
 pub(crate) mod supplied;
-pub(crate) mod wanted;

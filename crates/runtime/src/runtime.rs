@@ -4,11 +4,11 @@
 
 pub(crate) mod assembly;
 pub(crate) mod connect;
-pub(crate) mod ends;
 pub(crate) mod engine;
+pub(crate) mod epochs;
 pub(crate) mod horizon;
 pub(crate) mod host;
 pub(crate) mod memory;
 pub(crate) mod rates;
-pub(crate) mod start;
-pub(crate) mod turn;
+pub(crate) mod retarget;
+pub(crate) mod target;

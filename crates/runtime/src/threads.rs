@@ -3,11 +3,11 @@
 //! `ulimits`), which process is theirs (`home`), and which others share the machine
 //! (`registration`).
 
-pub(crate) mod home;
+pub(crate) mod fork;
 pub(crate) mod join;
 pub(crate) mod limits;
-pub(crate) mod make_way;
 pub(crate) mod pin;
+pub(crate) mod priority;
 pub mod process;
 pub(crate) mod registration;
 pub mod shutdown;

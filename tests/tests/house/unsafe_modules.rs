@@ -110,7 +110,7 @@ pub(crate) const UNSAFE_MODULES: &[(&str, &str)] = &[
         "gives the kernel addresses of a command's data; asks a node by an ioctl",
     ),
     ("crates/io/src/readers/uring.rs", "gives the kernel addresses to read into"),
-    ("crates/runtime/src/threads/make_way.rs", "asks the kernel for a scheduling policy"),
+    ("crates/runtime/src/threads/priority.rs", "asks the kernel for a scheduling policy"),
     ("crates/ops/src/adjust/blur/x86.rs", "calls what only some processors have"),
     (
         "crates/ops/src/kernels/compiled.rs",

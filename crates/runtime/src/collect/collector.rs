@@ -20,14 +20,14 @@ use bothends_slots::{
 };
 use crossbeam::channel::{Receiver, Sender};
 
-use crate::collect::bell::Ear;
-use crate::collect::line::{Joined, Joins, Line, LineReport, place};
+use crate::collect::in_flight::{Brief, Collected, EpochNumber, Made, Underway};
 use crate::collect::link::LinkWatch;
+use crate::collect::producer::{Joined, Joins, Line, LineReport, place};
 use crate::collect::stall::{Awaited, WaitClock};
-use crate::collect::underway::{Brief, Collected, EpochNumber, Made, Underway};
+use crate::collect::wakeup::Ear;
 use crate::collect::work::Work;
 use crate::error::RuntimeError;
-use crate::read::ahead::Ahead;
+use crate::read::lookahead::Ahead;
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
 
@@ -611,9 +611,9 @@ mod tests {
     use crossbeam::channel::{bounded, unbounded};
 
     use super::*;
-    use crate::collect::bell::bell;
-    use crate::collect::line::device_idx;
     use crate::collect::log::EventLog;
+    use crate::collect::producer::device_idx;
+    use crate::collect::wakeup::bell;
     use crate::threads::times::{Ends, ThreadTimes};
 
     /// Has every job made as soon as it is asked.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bothends_figures::Stall;
 
-use crate::collect::underway::EpochNumber;
+use crate::collect::in_flight::EpochNumber;
 
 /// What the collector waits for before it can pass on the next batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

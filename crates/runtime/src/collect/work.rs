@@ -10,9 +10,9 @@ use bothends_core::ids::{BatchIdx, Prong};
 use bothends_core::link::DeviceUse;
 use bothends_slots::JobId;
 
-use crate::collect::line::{Joins, LineReport};
-use crate::collect::underway::{Brief, EpochNumber, Underway};
-use crate::read::ahead::Soon;
+use crate::collect::in_flight::{Brief, EpochNumber, Underway};
+use crate::collect::producer::{Joins, LineReport};
+use crate::read::lookahead::Soon;
 
 /// What is under way.
 #[derive(Debug, Default)]

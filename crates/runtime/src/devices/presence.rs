@@ -1,7 +1,7 @@
 //! Whether a device is there: what its thread, the collector and the run say of it, once each.
 //!
 //! It decides nothing. How a missing device is reached is `devices/reach.rs`'s, when one that takes
-//! no job is given up `collect/room.rs`'s.
+//! no job is given up `collect/capacity.rs`'s.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -15,9 +15,9 @@ use bothends_csd::{Capabilities, CsdError, JobTerms, Session, Transport};
 use bothends_gpu::driver::Driver;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use crate::collect::bell::Bell;
 use crate::collect::collector::Command;
-use crate::collect::line::{Joined, Joins};
+use crate::collect::producer::{Joined, Joins};
+use crate::collect::wakeup::Bell;
 use crate::devices::attest::{Suspects, attest};
 use crate::devices::gpu::GpuReach;
 use crate::devices::presence::Presence;

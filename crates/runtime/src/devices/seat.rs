@@ -12,7 +12,7 @@ use bothends_csd::connect::ConnectOptions;
 use bothends_csd::{CsdError, JobTerms, Transport};
 
 use crate::collect::collector::Command;
-use crate::collect::line::Joins;
+use crate::collect::producer::Joins;
 use crate::devices::reach::{Entrance, Reach, Reached, Way, may_come};
 use crate::devices::roster::{Hold, Roster, Turn};
 use crate::devices::thread::ProducerLoop;

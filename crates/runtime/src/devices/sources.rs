@@ -20,8 +20,8 @@ use bothends_csd::pool::{Pool, PoolSource};
 use bothends_io::open_regular;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use crate::collect::bell::Bell;
 use crate::collect::collector::Command;
+use crate::collect::wakeup::Bell;
 use crate::devices::roster::Roster;
 use crate::runtime::engine::spawn;
 use crate::threads::shutdown::{PATIENCE, Stop};

@@ -15,7 +15,7 @@ use crossbeam::channel::{
     Receiver, RecvTimeoutError, SendError, Sender, TryRecvError, TrySendError, bounded,
 };
 
-use crate::collect::bell::{Bell, receive};
+use crate::collect::wakeup::{Bell, receive};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
 
@@ -327,7 +327,7 @@ mod tests {
     use bothends_slots::conformance::produce;
 
     use super::*;
-    use crate::collect::bell::bell;
+    use crate::collect::wakeup::bell;
     use crate::threads::times::{Ends, ThreadTimes};
 
     #[test]

@@ -20,12 +20,12 @@ use crossbeam::channel::Receiver;
 
 use crate::error::RuntimeError;
 use crate::handover::batch::{Batch, Row};
-use crate::handover::epoch::lack::Keeper;
+use crate::handover::epoch::starvation::Keeper;
 use crate::handover::epoch::{Epoch, Polled};
 use crate::read::sources::Sources;
 use crate::run::checkpoint::Consumed;
 use crate::runtime::host::EpochOptions;
-use crate::threads::home::Home;
+use crate::threads::fork::Home;
 use crate::threads::shutdown::{PATIENCE, Stop};
 
 use self::taken::Taken;

@@ -3,7 +3,7 @@
 //! What makes its batches outlives it (`runtime/engine.rs`); its own is a thread that hands over
 //! (`handover/finish.rs`). How it ends is in `threads/shutdown.rs`.
 
-pub(crate) mod lack;
+pub(crate) mod starvation;
 
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,22 +12,22 @@ use std::time::{Duration, Instant};
 use bothends_figures::{Moment, Stall};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use crate::collect::bell::{Bell, receive};
 use crate::collect::collector::Command;
+use crate::collect::in_flight::{Collected, EpochNumber};
 use crate::collect::stall::WaitClock;
-use crate::collect::underway::{Collected, EpochNumber};
+use crate::collect::wakeup::{Bell, receive};
 use crate::error::RuntimeError;
 use crate::handover::account::FeedAccount;
 use crate::handover::batch::Batch;
 use crate::handover::batch::release::Returning;
 use crate::handover::gpu::target::GpuTarget;
 use crate::runtime::engine::Lent;
-use crate::threads::home::Home;
+use crate::threads::fork::Home;
 use crate::threads::join::{LEAVE_AFTER, join_by, note_left};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::{ThreadSeconds, ThreadTimes};
 
-use self::lack::{Keeper, Lack};
+use self::starvation::{Keeper, Lack};
 
 /// The way to the collector.
 #[derive(Debug)]

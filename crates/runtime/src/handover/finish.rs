@@ -22,8 +22,8 @@ use bothends_slots::{Damaged, HostSlot, Ring, Slot};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::collect::collector::Command;
+use crate::collect::in_flight::{Lacks, Made};
 use crate::collect::stall::{FeedClock, Finisher};
-use crate::collect::underway::{Lacks, Made};
 use crate::config::run::BadPolicy;
 use crate::devices::presence::Presence;
 use crate::error::RuntimeError;

@@ -50,7 +50,7 @@ use crate::read::supplied::Supplied;
 use crate::run::checkpoint::{self, Loaded, Place};
 use crate::run::digests::Digests;
 use crate::runtime::host::{EpochOptions, Notes, Runtime};
-use crate::threads::home::Home;
+use crate::threads::fork::Home;
 use crate::threads::process;
 
 use self::stats::LoaderStats;

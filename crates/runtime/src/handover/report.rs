@@ -4,8 +4,8 @@
 use bothends_core::epoch::Counts;
 use bothends_figures::{Audits, Damaged, Skipped, Stall};
 
-use crate::collect::line::LineReport;
 use crate::collect::log::EventLog;
+use crate::collect::producer::LineReport;
 use crate::handover::account::FeedAccount;
 use crate::handover::epoch::Remains;
 use crate::threads::times::ThreadSeconds;

@@ -18,7 +18,7 @@ use bothends_slots::{
 };
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
-use crate::collect::bell::{Bell, receive};
+use crate::collect::wakeup::{Bell, receive};
 use crate::read::source::{Source, damage_words};
 
 /// The fewest batches under way at once: one being decoded, one being read.
@@ -291,7 +291,7 @@ mod tests {
     use crossbeam::channel::bounded;
 
     use super::*;
-    use crate::collect::bell::bell;
+    use crate::collect::wakeup::bell;
     use crate::config::run::{PageCacheUse, RunConfig};
     use crate::make::backlog::Backlog;
     use crate::make::chores::Chores;

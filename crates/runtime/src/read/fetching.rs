@@ -2,7 +2,7 @@
 //! jobs in and the same tasks out.
 //!
 //! Jobs hold slots, and there are few of them; a long link wants far more requests on their way than
-//! they have rows. So batches are fetched from when the collector foretells them (`ahead.rs`), which
+//! they have rows. So batches are fetched from when the collector foretells them (`lookahead.rs`), which
 //! takes memory for records only. `core::fetch` decides what is requested when, `storage` carries it
 //! out, and `orders.rs` says what is wanted. What a device claims is no longer foretold, nor requested.
 //!
@@ -38,16 +38,16 @@ use crate::config::fetch::FetchBounds;
 use crate::make::backlog::Backlog;
 use crate::make::front::FrontJob;
 use crate::make::worker::{Arrival, Form, Found, RecordBytes, Task};
-use crate::read::ahead::{Ahead, Soon};
+use crate::read::demand::{self, BatchKey, Brought, Complete, Needed};
 use crate::read::fetching::absence::Absence;
 use crate::read::fetching::in_place::InPlace;
 use crate::read::fetching::local::Local;
 use crate::read::fetching::room::FetchRoom;
 use crate::read::fetching::round_trip::RoundTrip;
+use crate::read::lookahead::{Ahead, Soon};
 use crate::read::orders::Orders;
 use crate::read::remote::Remote;
 use crate::read::source::Source;
-use crate::read::wanted::{self, BatchKey, Brought, Complete, Needed};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::Meter;
 
@@ -496,7 +496,7 @@ impl FetchStage {
         }
     }
 
-    fn fetched(&self, position: u64, record: wanted::Fetched, way: &mut Way) {
+    fn fetched(&self, position: u64, record: demand::Fetched, way: &mut Way) {
         if let Some(complete) = way.orders.books.fetched(position, record) {
             self.complete(complete, way);
         }
@@ -563,7 +563,7 @@ impl FetchStage {
 }
 
 /// A part of what a request brought.
-fn cut(bytes: &Bytes, part: &Range<u64>) -> wanted::Fetched {
+fn cut(bytes: &Bytes, part: &Range<u64>) -> demand::Fetched {
     let at = |offset: u64| usize::try_from(offset).ok();
     let range = at(part.start).zip(at(part.end)).map(|(start, end)| start..end);
     match range.filter(|range| range.start <= range.end && range.end <= bytes.len()) {

@@ -1,4 +1,4 @@
-//! What is ordered from a remote store: the books (`wanted.rs`) and the queue (`core::fetch`), kept in
+//! What is ordered from a remote store: the books (`demand.rs`) and the queue (`core::fetch`), kept in
 //! step.
 //!
 //! What is only foretold never keeps a job waiting: its rows go before it, and have its room. What is no
@@ -9,9 +9,9 @@ use bothends_core::fetch::{FetchQueue, Wanted};
 use bothends_side_index::CachedRecord;
 
 use crate::make::front::FrontJob;
+use crate::read::demand::{BatchKey, Books, Brought, Complete, Needed};
 use crate::read::fetching::local::Local;
 use crate::read::remote::fetched_fields::{FetchedFields, Reserved};
-use crate::read::wanted::{BatchKey, Books, Brought, Complete, Needed};
 
 /// The books, and the queue that has what is missing in them.
 #[derive(Debug)]
@@ -229,7 +229,7 @@ mod tests {
     use crossbeam::channel::{Receiver, unbounded};
 
     use super::*;
-    use crate::collect::bell::bell;
+    use crate::collect::wakeup::bell;
     use crate::make::front::{Front, RowLens};
     use crate::read::remote::fetched_fields::Entered;
 

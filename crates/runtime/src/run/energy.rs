@@ -5,7 +5,7 @@
 //! and modelled figures stand side by side and are never added. What figures mean, and what a
 //! meter is, is documented in `bothends_energy`.
 
-mod said;
+mod devices;
 
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ use crate::run::observer::Observer;
 use crate::run::usage::byte_seconds;
 use crate::runtime::host::{Device, Runtime};
 use crate::threads::process;
-use said::{exact, joules, reported, said_by_devices};
+use devices::{exact, joules, reported, said_by_devices};
 
 /// What a sum is called.
 const TOTAL: &str = "total";

@@ -1,7 +1,7 @@
 //! Putting the engine together: its queues, its threads, and what each of them is given.
 //!
 //! The only place where front, back and collector are joined, and they are joined by queues
-//! alone. What an epoch adds to them is in `runtime/start.rs`.
+//! alone. What an epoch adds to them is in `runtime/epochs.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -12,9 +12,9 @@ use bothends_slots::Producer;
 use bothends_storage::{Fetcher, n_fetch_threads};
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 
-use crate::collect::bell::bell;
 use crate::collect::collector::{Collector, Command};
-use crate::collect::line::{Line, device_idx, place};
+use crate::collect::producer::{Line, device_idx, place};
+use crate::collect::wakeup::bell;
 use crate::collect::work::Work;
 use crate::config::fetch::FetchBounds;
 use crate::config::run::{ReadConfig, RunConfig};
@@ -34,7 +34,7 @@ use crate::runtime::engine::{
     DeviceBody, Engine, Lent, Shared, Threads, Wake, spawn, spawn_idle, spawn_urgent,
 };
 use crate::runtime::host::Runtime;
-use crate::threads::home::Home;
+use crate::threads::fork::Home;
 use crate::threads::pin::Pins;
 use crate::threads::times::Ends;
 

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use bothends_csd::{DeviceStats, Transport};
 use crossbeam::channel::Sender;
 
-use crate::collect::bell::Bell;
 use crate::collect::collector::Command;
 use crate::collect::link::LinkWatch;
 use crate::collect::stall::WaitClock;
+use crate::collect::wakeup::Bell;
 use crate::devices::presence::Presence;
 use crate::devices::thread::Counter;
 use crate::error::{RuntimeError, no_thread};
@@ -27,10 +27,10 @@ use crate::handover::batch::release::Returning;
 use crate::make::chores::Chores;
 use crate::make::transcode::Transcoding;
 use crate::make::worker::Kept;
-use crate::read::ahead::Ahead;
-use crate::threads::home::Home;
+use crate::read::lookahead::Ahead;
+use crate::threads::fork::Home;
 use crate::threads::join::{LEAVE_AFTER, join_by, note_left};
-use crate::threads::make_way::{make_way, stand_back};
+use crate::threads::priority::{make_way, stand_back};
 use crate::threads::shutdown::{PATIENCE, Stop};
 use crate::threads::times::ThreadTimes;
 

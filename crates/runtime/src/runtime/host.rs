@@ -32,10 +32,10 @@ use crate::handover::finish::damages::Damages;
 use crate::read::fetching::FetchWatch;
 use crate::read::fetching::room::{BatchBytes, FetchRoom};
 use crate::read::source::Source;
-use crate::runtime::ends::Ends;
 use crate::runtime::engine::Engine;
 use crate::runtime::memory::{Room, Sizes};
 use crate::runtime::rates::RememberedRates;
+use crate::runtime::target::Ends;
 use crate::threads::ulimits::check_addresses;
 
 /// Notes that wait to be read; what comes when they are so many is not kept.

@@ -36,7 +36,7 @@ use bothends_ops::kernels::Level;
 use serde::{Deserialize, Serialize};
 use twox_hash::{XxHash3_64, XxHash3_128};
 
-use crate::collect::line::LineReport;
+use crate::collect::producer::LineReport;
 use crate::config::run::RunConfig;
 use crate::config::share::Processors;
 use crate::devices::spec::DeviceSpec;

@@ -19,7 +19,7 @@ use nix::unistd::geteuid;
 use twox_hash::XxHash3_64;
 
 use crate::config::share::{Group, Ranks};
-use crate::threads::home::Home;
+use crate::threads::fork::Home;
 
 /// For how long nobody must have come for the count to be taken, and for how long it is waited in
 /// all: ranks of one job open their loaders at about the same time.

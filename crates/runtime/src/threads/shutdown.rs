@@ -21,7 +21,7 @@
 //! device that falls silent in the middle of an answer keeps that answer's slot until the
 //! transport's own deadline; the next epoch does without it, or finds it well again. Where it makes
 //! what nobody else would (`csd`) the epoch waits for it until it has taken no job for ten seconds,
-//! or for 20 batches' time if that is longer (`collect/room.rs`); then the host makes it, and the
+//! or for 20 batches' time if that is longer (`collect/capacity.rs`); then the host makes it, and the
 //! device is asked again once in a second. 8. A consumer that keeps every slot is told so after
 //! two seconds: nothing else could go on.
 //!

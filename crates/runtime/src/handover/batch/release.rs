@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::collect::bell::Bell;
+use crate::collect::wakeup::Bell;
 
 /// How many batches of an engine its consumers have given back of which the device may still read the slots.
 /// Cloning gives another handle on the same count.

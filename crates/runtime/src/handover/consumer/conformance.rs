@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use bothends_core::ids::{BatchIdx, Label, Prong, SampleId};
 use bothends_slots::{Ring, RingConfig};
 
-use crate::collect::bell::bell;
+use crate::collect::wakeup::bell;
 use crate::handover::batch::release::{Release, Returning};
 use crate::handover::batch::{Batch, BatchHeader, Row};
 use crate::handover::consumer::Consumer;

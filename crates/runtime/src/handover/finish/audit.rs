@@ -14,7 +14,7 @@ use bothends_ops::Damage;
 use bothends_slots::{Damaged, HostSlot, Part};
 
 use crate::collect::collector::Command;
-use crate::collect::underway::Origin;
+use crate::collect::in_flight::Origin;
 use crate::devices::trust::{Audit, Consequence, Verdict};
 use crate::error::RuntimeError;
 use crate::handover::convert::MOST_RUNS;

@@ -16,7 +16,7 @@ use crate::error::RuntimeError;
 use crate::handover::batch::Batch;
 use crate::handover::deal::Deal;
 use crate::handover::epoch::Polled;
-use crate::handover::epoch::lack::Lack;
+use crate::handover::epoch::starvation::Lack;
 use crate::handover::gpu::batch::GpuBatch;
 use crate::handover::gpu::feed::{GpuFeed, Refused};
 use crate::threads::shutdown::PATIENCE;
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use crate::handover::gpu::feed::FeedPlan;
     use crate::handover::gpu::target::GpuTarget;
-    use crate::threads::home::Home;
+    use crate::threads::fork::Home;
 
     /// What lies before the only consumer of a deal that is cancelled here.
     fn left_by_cancel(home: Home) -> Next {

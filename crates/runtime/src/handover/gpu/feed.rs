@@ -14,10 +14,10 @@ use bothends_gpu::kinds::PageLocked;
 use bothends_gpu::staging::{self, DeviceBatch, DeviceFeed, DeviceSlots, Refusal};
 use bothends_slots::{HostSlot, Ring, RingConfig};
 
-use crate::collect::bell::Bell;
+use crate::collect::wakeup::Bell;
 use crate::error::RuntimeError;
 use crate::handover::batch::{Batch, BatchHeader, Left};
-use crate::handover::epoch::lack::Keeper;
+use crate::handover::epoch::starvation::Keeper;
 use crate::handover::gpu::batch::GpuBatch;
 use crate::handover::gpu::target::GpuTarget;
 use crate::threads::shutdown::PATIENCE;

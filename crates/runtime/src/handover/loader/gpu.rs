@@ -1,7 +1,7 @@
 //! Where a loader's epochs end: in host memory, pinned where that is asked for, or in the memory
 //! of a GPU.
 //!
-//! The runtime makes batches for one end at a time (`runtime/ends.rs`); where an epoch is begun for
+//! The runtime makes batches for one end at a time (`runtime/target.rs`); where an epoch is begun for
 //! another than the last one was, its threads begin again. How batches get to a GPU is
 //! `handover/gpu.rs`'s.
 
@@ -19,7 +19,7 @@ use crate::handover::gpu::deal::GpuDeal;
 use crate::handover::gpu::dealt::Dealt;
 use crate::handover::gpu::feed::GpuFeed;
 use crate::handover::gpu::target::GpuTarget;
-use crate::runtime::ends::End;
+use crate::runtime::target::End;
 
 impl Loader {
     /// As [`Self::begin`], with batches that end in the memory of a GPU, uploaded one ahead of each

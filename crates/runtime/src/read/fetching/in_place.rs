@@ -11,9 +11,9 @@ use bothends_core::positions::PositionMap;
 use bothends_slots::Part;
 use bothends_storage::{Bytes, Fetch, Returned};
 
+use crate::read::demand::LentBy;
 use crate::read::orders::Orders;
 use crate::read::source::Source;
-use crate::read::wanted::LentBy;
 
 use super::{FetchStage, Way, cut};
 

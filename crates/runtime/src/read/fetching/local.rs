@@ -10,9 +10,9 @@ use bothends_dataset::{FieldPlace, Piece};
 use bothends_side_index::{CachedRecord, Name};
 use bothends_storage::Bytes;
 
+use crate::read::demand::Needed;
 use crate::read::remote::Remote;
 use crate::read::source::{Note, Source};
-use crate::read::wanted::Needed;
 
 /// What is in the record cache of these data, for whoever orders records.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use bothends_storage::{Answer, Double};
 use crossbeam::channel::unbounded;
 
 use super::*;
-use crate::collect::bell::bell;
+use crate::collect::wakeup::bell;
 use crate::config::run::{RunConfig, SideIndexUse};
 use crate::make::front::{Front, RowLens};
 use crate::read::fetching::room::BatchBytes;

@@ -11,7 +11,7 @@ use crossbeam::channel::{bounded, unbounded};
 
 use super::residency::{Guess, Residency};
 use super::*;
-use crate::collect::bell::bell;
+use crate::collect::wakeup::bell;
 use crate::config::run::RunConfig;
 use crate::make::front::{Front, RowLens};
 use crate::read::supplied::{Supplied, SuppliedFile};

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bothends_core::ids::{EpochIdx, SampleId};
 use bothends_storage::Bytes;
 
-use crate::read::wanted::{BatchKey, FetchedValue};
+use crate::read::demand::{BatchKey, FetchedValue};
 
 /// The values of a batch, by sample and the number of the field.
 pub(crate) type OfBatch = HashMap<(SampleId, usize), Bytes>;

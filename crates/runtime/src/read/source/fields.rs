@@ -20,10 +20,10 @@ use bothends_storage::Bytes;
 use super::Source;
 use crate::handover::batch::fields::FieldColumn;
 use crate::make::chores::Chores;
+use crate::read::demand::BatchKey;
 use crate::read::remote::Remote;
 use crate::read::remote::fetched_fields::Entered;
 use crate::read::supplied::{Failure, Unmade};
-use crate::read::wanted::BatchKey;
 use crate::threads::shutdown::Stop;
 
 /// Extents that are worth a chore.

@@ -10,7 +10,7 @@ use bothends_slots::{
 use crossbeam::channel::{Receiver, unbounded};
 
 use super::*;
-use crate::collect::bell::bell;
+use crate::collect::wakeup::bell;
 use crate::make::front::{Front, RowLens};
 
 fn key(batch: u32) -> BatchKey {

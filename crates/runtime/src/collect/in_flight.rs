@@ -15,8 +15,8 @@ use bothends_figures::What;
 use bothends_slots::{Damaged, Job, JobId, Slot};
 use crossbeam::channel::Sender;
 
-use crate::collect::line::{Line, LineReport, place};
 use crate::collect::log::EventLog;
+use crate::collect::producer::{Line, LineReport, place};
 use crate::error::RuntimeError;
 use crate::threads::shutdown::Stop;
 

@@ -1,6 +1,6 @@
 //! Where batches go: host memory, host memory that is pinned, or a GPU.
 //!
-//! Values only; `runtime/turn.rs` acts on them.
+//! Values only; `runtime/retarget.rs` acts on them.
 
 use bothends_gpu::path::Report;
 

@@ -10,13 +10,13 @@ use bothends_figures::Stall;
 use crossbeam::channel::bounded;
 
 use crate::collect::collector::{Command, FEED_ROOM};
-use crate::collect::line::LineReport;
+use crate::collect::in_flight::Brief;
 use crate::collect::log::{EventLog, MOMENT_ROOM};
-use crate::collect::underway::Brief;
+use crate::collect::producer::LineReport;
 use crate::devices::emulator::DeviceProcess;
 use crate::error::RuntimeError;
 use crate::handover::account::FeedAccount;
-use crate::handover::epoch::lack::Lack;
+use crate::handover::epoch::starvation::Lack;
 use crate::handover::epoch::{Epoch, Ways};
 use crate::handover::finish::damages::More;
 use crate::handover::finish::mix::{MixedBy, Mixing};
@@ -27,7 +27,7 @@ use crate::run::checkpoint::Consumed;
 use crate::runtime::engine::spawn;
 use crate::runtime::host::{EpochOptions, Runtime};
 use crate::runtime::memory::MOST_PER_DEVICE;
-use crate::threads::home::Home;
+use crate::threads::fork::Home;
 use crate::threads::times::Ends;
 
 /// Batches behind the feed: one ready while the consumer has another.

@@ -7,7 +7,7 @@ use bothends_core::ids::Prong;
 use bothends_slots::Producer;
 
 use crate::collect::collector::Collector;
-use crate::collect::line::{Joined, Joins, LineReport};
+use crate::collect::producer::{Joined, Joins, LineReport};
 
 impl Collector {
     /// A device is there that was missing.

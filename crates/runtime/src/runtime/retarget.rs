@@ -1,6 +1,6 @@
 //! Turning a run to another end: what slots are made of, and what of the finish is the host's part.
 //!
-//! Batches are made for one end at a time (`runtime/ends.rs`); turning to another ends the threads and makes the
+//! Batches are made for one end at a time (`runtime/target.rs`); turning to another ends the threads and makes the
 //! slots again. How batches get to a GPU is `handover/gpu.rs`'s.
 
 use std::mem;
@@ -16,9 +16,9 @@ use bothends_slots::{Heap, SlotError};
 use crate::collect::collector::Rings;
 use crate::error::RuntimeError;
 use crate::handover::gpu::feed::FeedPlan;
-use crate::runtime::ends::{End, Ends};
 use crate::runtime::host::{Runtime, rings};
 use crate::runtime::memory::{Room, Sizes};
+use crate::runtime::target::{End, Ends};
 
 /// Batches besides those that a consumer may hold for which the device has slots, for each consumer: the one
 /// that it is being given, and the one behind it.

@@ -1,13 +1,13 @@
 //! The collector's account of one producer: what it may be given, what it owes, how it fares.
 //! A producer outlives epochs; what it does in one is in the epoch's own account
-//! (`collect/underway.rs`).
+//! (`collect/in_flight.rs`).
 
 use std::time::{Duration, Instant};
 
 use bothends_core::ids::{DeviceIdx, Prong};
 use bothends_slots::{Job, JobId, Lost, Polled, Producer, Rejected, Slot};
 
-use crate::collect::room::Room;
+use crate::collect::capacity::Room;
 use crate::devices::presence::Presence;
 
 /// How long a producer that has never answered may owe an answer.
