@@ -77,7 +77,7 @@ fn no_part_of_core_names_another() {
 
 #[test]
 fn a_written_file_gets_its_name_in_one_place() {
-    let calls = ["fs::rename(", "hard_link(", "linkat("];
+    let calls = ["fs::rename", "hard_link", "linkat(", "renameat", ".persist("];
     let mut naming = Vec::new();
     for path in sources().iter().flat_map(|source| rust_files(source)) {
         let name = path.strip_prefix(root()).unwrap().to_str().unwrap();

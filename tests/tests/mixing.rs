@@ -223,7 +223,7 @@ fn samples_of_an_epoch_that_is_left_count_as_they_were_delivered() -> Result<()>
     for _ in 0..3 {
         let deal = loader.begin(1)?;
         drop(deal.batches(0).next().context("a batch")??);
-        // Meanwhile the next ones come to lie ready.
+        // Meanwhile the next ones become ready; where they do not, there was nothing to count wrongly.
         std::thread::sleep(Duration::from_millis(200));
     }
     loader.begin(1)?;

@@ -4,7 +4,7 @@
 //! process is killed. Otherwise it has a hidden name, which is removed when the draft is dropped. A file
 //! that replaces another is written next to it ([`replace`], or [`write_beside`] if that name
 //! matters, or [`take_place`] if something else writes it). One that must not replace another is linked
-//! ([`place_first`]). None of them syncs: the writer syncs what must survive a power failure, or the reader
+//! ([`place_first`]). Only that one syncs: otherwise the writer syncs what must survive a power failure, or the reader
 //! recognises an empty file. `draft/left.rs` removes what killed writers leave behind under hidden names, and
 //! those of [`replace`].
 
@@ -188,7 +188,8 @@ pub fn place_first(
 ) -> io::Result<()> {
     loop {
         let file = new_file().mode(mode).open(beside)?;
-        let written = file.write_all_at(bytes, 0);
+        // A name that is linked may be there after a power failure without the bytes, and stays.
+        let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_data());
         let placed = written
             .and_then(|()| std::fs::hard_link(beside, path).map_err(without_links));
         let removed = std::fs::remove_file(beside);
@@ -247,9 +248,13 @@ pub fn check_replaceable(path: &Path) -> io::Result<()> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     let beside = left::probe(path);
-    drop(File::create(&beside)?);
-    // Another process with this number in another container may have removed it.
-    let _ = std::fs::remove_file(&beside);
+    match new_file().open(&beside) {
+        // Another process with this number in another container may have removed it.
+        Ok(_) => drop(std::fs::remove_file(&beside)),
+        // Of such a process, or of one that was killed.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
     Ok(())
 }
 

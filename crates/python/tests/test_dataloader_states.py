@@ -87,6 +87,7 @@ def test_numbers_of_numpy_are_those_of_python() -> None:
     """Symptom: a script that counts epochs with them cannot save a state."""
     whole = with_checksum({"epoch": np.int64(3), "seed": 4})
     assert whole["loader_checksum"] == with_checksum({"epoch": 3, "seed": 4})["loader_checksum"]
+    assert type(whole["epoch"]) is int
     assert checked(whole) == ({"epoch": 3, "seed": 4}, None)
 
 

@@ -215,9 +215,10 @@ def resumed(state: dict[str, Any], shape: list[int | None], skipped: int) -> Bef
     if n > 0 and state.get("items_skipped", skipped) != skipped:
         line = f"the state belongs to a loader that skips the first {state['items_skipped']} batches"
         raise StateError(f"{line} of an epoch; this one skips {skipped}")
-    for words, before, now in zip(_SHAPE, items[1:], shape, strict=False):
-        # Between epochs, a loader may be one that Accelerate has made from the other.
-        is_compared = n > 0 or (before is not None and now is not None)
+    for nth, (words, before, now) in enumerate(zip(_SHAPE, items[1:], shape, strict=False)):
+        # Between epochs, a data set may have grown, or be another rank's part, and a loader may be
+        # one that Accelerate has made from the other.
+        is_compared = n > 0 or (nth > 0 and before is not None and now is not None)
         if is_compared and before != now:
             line = f"the state belongs to a run with {words.format(before, now)}"
             raise StateError(f"{line}; give the same, or start without load_state_dict")

@@ -45,9 +45,11 @@ _canonical = json.JSONEncoder(
 
 
 def with_checksum(state: dict[str, Any]) -> dict[str, Any]:
-    """The same state with a checksum over all of its keys. Some frameworks save a state in each
-    step; this takes about 20 µs (`timeit`, a state of 23 keys)."""
-    return {**state, _KEY: _checksum(_canonical(state))}
+    """The same state, as JSON has it, with a checksum over all of its keys. Some frameworks save a
+    state in each step; this takes some 30 µs."""
+    text = _canonical(state)
+    # Not the state as it was given: PyTorch and JSON refuse numbers of NumPy's, one when it loads.
+    return {**json.loads(text), _KEY: _checksum(text)}
 
 
 def checked(state: Any) -> tuple[dict[str, Any], str | None]:
@@ -67,11 +69,13 @@ def checked(state: Any) -> tuple[dict[str, Any], str | None]:
     except (TypeError, ValueError) as error:
         raise StateError(_NOT_OURS) from error
     if has_checksum and checksum != _checksum(text):
-        raise _damaged("is not that of the rest")
+        raise _damaged("is not that of the rest, of which all keys must be given")
     own = json.loads(text)
     epoch, seed = own.get("epoch"), own.get("seed")
+    # Data sets that make their own samples take any number for an epoch.
+    is_epoch = type(epoch) is int and ("items" in own or 0 <= epoch < _N_EPOCHS)
     is_seed = seed is None or type(seed) is int
-    if type(epoch) is not int or not 0 <= epoch < _N_EPOCHS or not is_seed:
+    if not is_epoch or not is_seed:
         raise StateError(_NOT_OURS)
     return own, None if has_checksum else _note(own)
 
