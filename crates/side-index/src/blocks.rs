@@ -39,7 +39,7 @@ use bothends_io::{Direct, Draft, IoError, OpenFile, free_bytes, open_own};
 use serde::Serialize;
 
 use self::known::{Known, Place, Segment};
-use crate::folder::{BlocksFolder, Cache};
+use crate::folder::{BlocksFolder, Cache, unwritten};
 use crate::index::Name;
 use crate::key::Use;
 
@@ -578,23 +578,6 @@ fn with_line(record: &NewRecord<'_>) -> u64 {
 
 fn name_of(path: &Path) -> Option<String> {
     path.file_name()?.to_str().map(str::to_owned)
-}
-
-/// Why it was not written, in one line.
-fn unwritten(error: &IoError) -> String {
-    use std::error::Error;
-    let why = match (error, error.source()) {
-        // What a reader says of these is about data that somebody has.
-        (IoError::Missing { path }, _) => {
-            format!("`{}` cannot be made; name a folder that can be", path.display())
-        }
-        (IoError::Unreadable { path }, _) => {
-            format!("this user may not write `{}`", path.display())
-        }
-        (_, Some(source)) => format!("{error}: {source}"),
-        (_, None) => error.to_string(),
-    };
-    format!("the cache cannot be written ({why})")
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! exist, and of those not written to for the longest time, make room for it.
 
 use std::cmp::Reverse;
+use std::error::Error;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -253,6 +254,22 @@ pub(crate) fn draft_in(folder: &Path, owner: &[u8]) -> Result<Draft, IoError> {
         false => drop(replace(&path, |mut file| file.write_all(owner))),
     }
     Ok(draft)
+}
+
+/// Why a cache was not written, in one line.
+pub(crate) fn unwritten(error: &IoError) -> String {
+    let why = match (error, error.source()) {
+        // What a reader says of these is about data that somebody has.
+        (IoError::Missing { path }, _) => {
+            format!("`{}` cannot be made; name a folder that can be", path.display())
+        }
+        (IoError::Unreadable { path }, _) => {
+            format!("this user may not write `{}`", path.display())
+        }
+        (_, Some(source)) => format!("{error}: {source}"),
+        (_, None) => error.to_string(),
+    };
+    format!("the cache cannot be written ({why})")
 }
 
 /// The name of a data set's folder in the cache directory.
