@@ -53,7 +53,9 @@
 
 // Whatever a signature or a public field of these types names is here too: an embedder depends on no
 // other crate of ours. `tests/embedding.rs` says it all by name.
-pub use bothends_core::{digest, ids, objective, order, plan, recipe, select, tensor};
+pub use bothends_core::{
+    digest, ids, objective, order, plan, recipe, select, setting, tensor,
+};
 pub use bothends_runtime::{
     Audits, BadPolicy, Batch, BatchHeader, BlockCacheStats, CacheSize, Card, Consumer,
     ConsumerStream, Damaged, DamagedSample, Deal, Dealt, DecompressingWatch, Deliver,
@@ -64,7 +66,8 @@ pub use bothends_runtime::{
     PathReport, Polled, RankConfig, Ranks, ReadConfig, ReaderKind, RecordCacheUse,
     Records, Redecode, Redecoder, Registration, Replacement, Row, RunConfig,
     RuntimeError, Share, SideIndexStats, SideIndexUse, Skipped, SourceSamples, Sources,
-    Stall, Step, Supplied, SuppliedFile, TlsFiles, Unread, Usage, options, options_among,
+    Stall, Step, Supplied, SuppliedFile, TlsFiles, Unread, Usage, one_line_with, options,
+    options_among,
 };
 
 /// The page that the registry shows; its program is tested with those above.

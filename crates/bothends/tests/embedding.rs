@@ -9,6 +9,7 @@ use std::time::Duration;
 use bothends::ids::Label;
 use bothends::order::{Order, OrderConfig, Repeats};
 use bothends::recipe::Recipe;
+use bothends::setting::Setting;
 use bothends::{
     Batch, CacheSize, Consumer, ErrorKind, FetchBounds, FieldColumn, FieldKind, Gpus,
     Insecure, JoinLabels, Loader, MemoryBudget, MixStop, MixedData, MixedSource, Number,
@@ -52,6 +53,8 @@ fn by_hand(one: &Path, other: &Path) -> RunConfig {
     config.read.cache_size = CacheSize::Off;
     config.read.fetch = FetchBounds { requests: Some(8), ..FetchBounds::default() };
     (config.tls, config.job) = (None, None);
+    config.names =
+        |setting| if setting == Setting::Seed { "luck" } else { setting.key() };
     config
 }
 

@@ -263,7 +263,7 @@ impl NamesSettings for DatasetError {
         match self {
             Self::Labels { name: of, why } => {
                 let remedy =
-                    advice(name, &[(Setting::MixLabels, "use {} keep or offset")])
+                    advice(name, &[(Setting::MixLabels, "use keep or offset for {}")])
                         .unwrap_or_else(|| "keep or offset the labels".to_owned());
                 format!("data set `{of}` {why}; {remedy}")
             }

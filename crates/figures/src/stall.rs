@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// cause, so the sum is the consumer's idle time
 /// ([`AcceleratorResult::idle_s`](crate::AcceleratorResult::idle_s)), which is measured separately.
 ///
-/// Where several consumers share an epoch, one of them at a time waits for the loader, whoever's batch is next, and
+/// Where several consumers share an epoch, one of them at a time waits for the loader, whosever batch is next, and
 /// that time counts once. The others' waits meanwhile do not count, nor does a wait for a consumer that has not
 /// come for its batch yet. Waits for memory on a GPU count for each consumer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

@@ -42,10 +42,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failed> {
     }
     show.report.iter().try_for_each(|path| typed::page("--report", path))?;
     check_places(args)?;
+    let how = drive_config(args)?;
     // Other ranks count this one until the run is over.
     let (share, _registration) = share();
     let config = run_config(args, share)?;
-    let how = drive_config(args)?;
     let header = header("bothends run", &config, &how);
     let signals = Received::watch(how.stop.clone())?;
     let mut loader = Loader::over(Runtime::open(config)?);

@@ -54,9 +54,10 @@ impl TlsFiles {
                 let missing = given.filter(|(_, path)| path.is_none());
                 let missing: Vec<_> = missing.map(|(name, _)| *name).collect();
                 Err(format!(
-                    "of the three TLS files ({}) {} is missing; give all three",
+                    "of the three TLS files ({}) {} {}; give all three",
                     all.join(", "),
-                    missing.join(" and ")
+                    missing.join(" and "),
+                    if missing.len() == 1 { "is missing" } else { "are missing" }
                 ))
             }
         }

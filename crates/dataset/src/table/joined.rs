@@ -304,9 +304,9 @@ mod tests {
         let error = join(&a, &numbered, JoinLabels::Merge).unwrap_err();
         let line = error.to_string();
         assert!(line.contains("`b` names no classes and others do"), "{line}");
-        assert!(line.ends_with("; use labels keep or offset"), "{line}");
+        assert!(line.ends_with("; use keep or offset for labels"), "{line}");
         let line = error.with_names(|_| "--mix-labels");
-        assert!(line.ends_with("; use --mix-labels keep or offset"), "{line}");
+        assert!(line.ends_with("; use keep or offset for --mix-labels"), "{line}");
         let line = error.with_names(|_| "");
         assert!(line.ends_with("; keep or offset the labels"), "{line}");
     }

@@ -533,7 +533,7 @@ mod tests {
                 "it must be one of \"u8\", \"f32\", \"f16\", \"bf16\"",
             ),
             (r#""strategy": "best""#, "`strategy`: "),
-            (r#""tls_ca": "a""#, "tls_cert and tls_key is missing; give all three"),
+            (r#""tls_ca": "a""#, "tls_cert and tls_key are missing; give all three"),
             (r#""insecure": 1"#, "`insecure` is 1; it must be one of true, false"),
             (r#""on_bad": "ignore""#, "use raise, skip, replace or zero"),
             (r#""csds": "tcp://nas:1""#, "give a list of texts"),

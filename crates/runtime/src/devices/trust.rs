@@ -20,13 +20,13 @@ pub(crate) use members::Delivered;
 /// ten wrong is found in its first batch, and one in two hundred in some dozens of audits.
 pub(crate) const LEAST_ROWS: u32 = 8;
 
-/// The first batches of a connection are audited whatever the rate, and so are as many batches of every
-/// epoch where there is a rate.
+/// The first batches of a connection are audited whatever the rate; of an epoch, as many are drawn where there
+/// is a rate.
 pub(crate) const FIRST_BATCHES: u32 = 2;
 
 /// Epochs of which it is remembered how many batches were seen: the one that is delivered, the next one,
-/// which may have begun, and the one before, by which the first of them is measured.
-const MOST_EPOCHS: usize = 3;
+/// which may have begun, and those before, by which these are measured.
+const MOST_EPOCHS: usize = 5;
 
 /// Connections of which is remembered how many of their batches were seen. A batch of an earlier one is
 /// audited as a first one is.
@@ -82,10 +82,18 @@ struct Connection {
     n_seen: u64,
 }
 
+/// An epoch as it was begun: one of the same index may be begun again, as for each pass over validation data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Begun {
+    /// No other epoch of the run has it.
+    pub(crate) number: u64,
+    pub(crate) epoch: EpochIdx,
+}
+
 /// What was seen of the batches of an epoch.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
-    epoch: EpochIdx,
+    epoch: Begun,
     n: u32,
     /// Those that were drawn to be audited. A connection's first batches are audited besides: whoever
     /// connects again knows of these, and must not know of all.
@@ -144,7 +152,7 @@ impl Trust {
     /// How much is to be made again of the next batch, which has so many samples, of this connection.
     pub(crate) fn audit(
         &mut self,
-        (epoch, batch): (EpochIdx, BatchIdx),
+        (epoch, batch): (Begun, BatchIdx),
         n_samples: u32,
         connection: u64,
     ) -> Audit {
@@ -165,6 +173,14 @@ impl Trust {
             return self.draw_rows(epoch, batch, n_samples);
         }
         Audit::Nothing
+    }
+
+    /// The batch that this connection's last audit was of is not compared after all: its epoch was cancelled
+    /// meanwhile. The next one takes its turn among the connection's first.
+    pub(crate) fn was_not_compared(&mut self, connection: u64) {
+        if let Some(of) = self.connections.get_mut(&connection) {
+            of.n_seen = of.n_seen.saturating_sub(1);
+        }
     }
 
     /// A batch of this connection has passed its audit, or had none; it is delivered unless who made it
@@ -210,7 +226,7 @@ impl Trust {
     }
 
     /// Where among the latest epochs this one is: at the end, if this is its first batch.
-    fn place_of(&mut self, epoch: EpochIdx) -> usize {
+    fn place_of(&mut self, epoch: Begun) -> usize {
         if let Some(place) = self.epochs.iter().position(|seen| seen.epoch == epoch) {
             return place;
         }
@@ -239,20 +255,20 @@ impl Trust {
     }
 
     /// The batches that the epoch at this place will have, as far as that can be relied on: nine tenths
-    /// of those of the epoch before it, because a device's part is never quite the same; none in the
-    /// first epoch. To expect too few, as after an epoch that was stopped or resumed, costs some audits,
-    /// once. To expect too many would leave an epoch with less than its audits, and so the longest of
-    /// all epochs before is no measure: a device need be quick only once to have few of them ever after.
+    /// of those of the shortest of the epochs before it that are remembered, because a device's part is never quite
+    /// the same; none in the first epoch. To expect too few, as after an epoch that was stopped or
+    /// resumed, costs some audits in the next ones. To expect too many would leave an epoch with less than its
+    /// audits: a device that is quick in one epoch must not have few of them in the next, in which it makes less.
     /// The epoch before may still be under way; its batches count as they come.
     fn expected(&self, place: usize) -> u32 {
         // How long it is measured has nothing to do with an epoch.
-        let mut before = self.epochs.range(..place);
-        let before = before.rfind(|seen| seen.epoch != EpochIdx::MEASURED);
-        before.map_or(0, |seen| seen.n - seen.n.div_ceil(10))
+        let before = self.epochs.range(..place);
+        let before = before.filter(|seen| seen.epoch.epoch != EpochIdx::MEASURED);
+        before.map(|seen| seen.n - seen.n.div_ceil(10)).min().unwrap_or(0)
     }
 
     /// As large a part of the rows as is audited of the batches, and [`LEAST_ROWS`] at least.
-    fn draw_rows(&self, epoch: EpochIdx, batch: BatchIdx, n_samples: u32) -> Audit {
+    fn draw_rows(&self, epoch: Begun, batch: BatchIdx, n_samples: u32) -> Audit {
         let part = (u64::from(n_samples) * u64::from(self.percent)).div_ceil(100);
         let n = LEAST_ROWS.max(u32::try_from(part).unwrap_or(u32::MAX));
         if n >= n_samples {
@@ -269,9 +285,10 @@ impl Trust {
         Audit::Rows(rows)
     }
 
-    fn draws(&self, epoch: EpochIdx, batch: BatchIdx, op: u32) -> Draws {
-        let sample = SampleId(u64::from(batch.0));
-        Draws::new(SampleKey { seed: self.secret, epoch, sample }, op)
+    /// Others for each time that an epoch is begun, or a batch of it that was not audited never would be.
+    fn draws(&self, epoch: Begun, batch: BatchIdx, op: u32) -> Draws {
+        let sample = SampleId(epoch.number << 32 | u64::from(batch.0));
+        Draws::new(SampleKey { seed: self.secret, epoch: epoch.epoch, sample }, op)
     }
 }
 
@@ -286,9 +303,13 @@ mod tests {
     /// What is audited of `n` batches of a device in one epoch.
     fn audits(trust: &mut Trust, epoch: u32, n: u32, n_samples: u32) -> Vec<Audit> {
         let of = trust.connection();
-        let audit =
-            |batch| trust.audit((EpochIdx(epoch), BatchIdx(batch)), n_samples, of);
+        let audit = |batch| trust.audit((begun(epoch), BatchIdx(batch)), n_samples, of);
         (0..n).map(audit).collect()
+    }
+
+    /// An epoch that is begun once.
+    fn begun(epoch: u32) -> Begun {
+        Begun { number: epoch.into(), epoch: EpochIdx(epoch) }
     }
 
     fn n_audited(audits: &[Audit]) -> usize {
@@ -359,9 +380,9 @@ mod tests {
             // The rest of the one before.
             let of = trust.connection();
             for batch in 20 - n_before..20 {
-                trust.audit((EpochIdx(1), BatchIdx(batch)), 64, of);
+                trust.audit((begun(1), BatchIdx(batch)), 64, of);
             }
-            let rest = (1..20).map(|at| trust.audit((EpochIdx(2), BatchIdx(at)), 64, of));
+            let rest = (1..20).map(|at| trust.audit((begun(2), BatchIdx(at)), 64, of));
             next.extend(rest);
             prop_assert!(n_audited(&next) >= 2, "{next:?}");
         }
@@ -485,6 +506,44 @@ mod tests {
         }
     }
 
+    /// Symptom: a pass over validation data, always epoch 0, has audits the first few times only.
+    #[test]
+    fn an_epoch_that_is_begun_again_has_audits_of_its_own() {
+        for secret in 0..200 {
+            let mut trust = connected(secret, 1);
+            let of = trust.connection();
+            for number in 0..12 {
+                let epoch = Begun { number, epoch: EpochIdx(0) };
+                let pass = (0..20).map(|at| trust.audit((epoch, BatchIdx(at)), 64, of));
+                let pass: Vec<_> = pass.collect();
+                assert!(n_audited(&pass) >= 2, "pass {number}: {pass:?}");
+            }
+        }
+    }
+
+    /// Symptom: a device makes a thousand batches in one epoch and ten wrong ones in the next, by turns.
+    #[test]
+    fn who_is_slow_every_other_epoch_has_its_audits() {
+        for secret in 0..200 {
+            let mut trust = connected(secret, 1);
+            audits(&mut trust, 0, 1_000, 64);
+            audits(&mut trust, 1, 10, 64);
+            audits(&mut trust, 2, 1_000, 64);
+            assert!(n_audited(&audits(&mut trust, 3, 10, 64)) >= 2);
+        }
+    }
+
+    #[test]
+    fn a_batch_that_is_not_compared_is_not_a_connections_first() {
+        let mut trust = connected(3, 0);
+        let of = trust.connection();
+        assert_eq!(audits(&mut trust, 0, 1, 64), [Audit::Everything]);
+        trust.was_not_compared(of);
+        let next = audits(&mut trust, 1, 2, 64);
+        assert_eq!(next[0], Audit::Everything);
+        assert_ne!(next[1], Audit::Nothing);
+    }
+
     /// What the default costs: the rows that the host makes again, as a part of the device's.
     #[test]
     fn one_percent_of_audits_is_far_less_than_one_percent_of_work() {
@@ -508,7 +567,7 @@ mod tests {
         let first = trust.connection();
         trust.is_connected(MEMBER, Reads::ItsCopy);
         let second = trust.connection();
-        let mut audit = |batch, of| trust.audit((EpochIdx(0), BatchIdx(batch)), 64, of);
+        let mut audit = |batch, of| trust.audit((begun(0), BatchIdx(batch)), 64, of);
         assert_eq!(audit(0, first), Audit::Everything);
         (1..4).for_each(|batch| drop(audit(batch, first)));
         assert_eq!(audit(4, second), Audit::Everything);

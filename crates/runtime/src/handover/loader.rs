@@ -502,14 +502,17 @@ impl Loader {
         if running.deal.has_delivered() || running.deal.state() == DealState::Ended {
             self.next = Place::of(EpochIdx(running.options.epoch.0.saturating_add(1)));
         }
-        let epoch = running.deal.close(why)?;
-        let report = self.runtime_mut().finish_epoch(epoch);
+        let epoch = running.deal.close(why);
+        // What was taken counts, also where a consumer keeps the epoch.
         let taken = running.deal.taken();
         let runtime = self.runtime.as_ref();
         let devices = runtime.map_or(&[][..], |runtime| &runtime.devices);
-        self.ended.add(devices, &report);
         self.ended.add_taken(devices, &taken);
         self.ended.add_sources(&taken);
+        let report = self.runtime_mut().finish_epoch(epoch?);
+        let runtime = self.runtime.as_ref();
+        let devices = runtime.map_or(&[][..], |runtime| &runtime.devices);
+        self.ended.add(devices, &report);
         Some(report)
     }
 }

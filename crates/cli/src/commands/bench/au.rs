@@ -37,10 +37,6 @@ struct Reported {
 
 /// Measures, prints a table, and writes what was asked for.
 pub(crate) fn au(args: &AuArgs) -> Result<(), Failed> {
-    // Other ranks count this one until all is measured.
-    let (share, _registration) = share();
-    let config = config(args, share)?;
-    let (workers, recipe) = (config.workers, config.recipe.name().to_owned());
     let lasting = Duration::try_from_secs_f64(args.seconds)
         .ok()
         .filter(|lasting| *lasting > Duration::ZERO)
@@ -53,6 +49,10 @@ pub(crate) fn au(args: &AuArgs) -> Result<(), Failed> {
         })?;
     let names = args.accelerator.iter();
     let asked: Vec<_> = names.map(|n| accelerator(n)).collect::<Result<_, _>>()?;
+    // Other ranks count this one until all is measured.
+    let (share, _registration) = share();
+    let config = config(args, share)?;
+    let (workers, recipe) = (config.workers, config.recipe.name().to_owned());
     let mut bar = Bar::new();
     let measuring = measure(config, &asked, lasting, &mut bar);
     bar.clear();

@@ -15,7 +15,7 @@ use bothends_slots::{Damaged, HostSlot, Part};
 
 use crate::collect::collector::Command;
 use crate::collect::in_flight::Origin;
-use crate::devices::trust::{Audit, Consequence, Verdict};
+use crate::devices::trust::{Audit, Begun, Consequence, Verdict};
 use crate::error::RuntimeError;
 use crate::handover::convert::MOST_RUNS;
 use crate::handover::finish::Feed;
@@ -107,10 +107,13 @@ impl Feed {
         let mut slot = slot;
         if !presence.is_expelled() {
             let n_rows = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-            let which = (self.maker.epoch, batch);
-            let audit = presence.trust().audit(which, n_rows, connection);
+            let begun = Begun { number: self.number, epoch: self.maker.epoch };
+            let audit = presence.trust().audit((begun, batch), n_rows, connection);
             let audited = self.audit((form, slot), &audit, &rows, &said.bad)?;
-            let Some(audited) = audited else { return Ok(None) };
+            let Some(audited) = audited else {
+                presence.trust().was_not_compared(connection);
+                return Ok(None);
+            };
             slot = audited.slot;
             match audited.differing {
                 Some(sample) => self.expel(of, device, sample)?,

@@ -7,13 +7,12 @@
 
 use std::sync::Arc;
 
-use bothends_core::one_line;
 use bothends_core::order::Order;
 use bothends_gpu::path::Report;
 
 use super::Loader;
 use crate::config::deliver::Deliver;
-use crate::error::RuntimeError;
+use crate::error::{RuntimeError, one_line_with};
 use crate::handover::deal::{Cancelled, Deal};
 use crate::handover::gpu::deal::GpuDeal;
 use crate::handover::gpu::dealt::Dealt;
@@ -126,7 +125,10 @@ impl Loader {
                 self.pin_memory(&target)?;
                 self.gpu = Some(target);
             }
-            Err(error) => self.runtime_mut().stays_pageable(&one_line(&error)),
+            Err(error) => {
+                let line = one_line_with(&error, self.runtime().config.names);
+                self.runtime_mut().stays_pageable(&line);
+            }
         }
         Ok(())
     }
