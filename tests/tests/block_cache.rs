@@ -137,11 +137,9 @@ fn the_stream_is_the_same_without_it_while_it_grows_and_with_it() -> Result<()> 
     let full = place.run(&["--cache-size", "1G"])?;
     ensure!(streams(&full) == digests, "with all of it");
     ensure!(count(&full, "transcoded") == 0 && count(&full, "damaged") == 0);
-    ensure!(
-        count(&full, "read") == 3 * count(&full, "records"),
-        "{}",
-        full["block_cache"]
-    );
+    // Who looks a record up does not wait for a thread that looks for new segments, and decodes a file.
+    let n_not_read = (3 * count(&full, "records")).checked_sub(count(&full, "read"));
+    ensure!(n_not_read.is_some_and(|n| n <= 3), "{}", full["block_cache"]);
     for more in [
         &["--workers", "1", "--reader", "pread"][..],
         &["--page-cache", "past"],

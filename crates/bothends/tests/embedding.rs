@@ -119,7 +119,8 @@ fn ranks_of_one_machine_are_counted() {
     let (ranks, registration): (Ranks, Option<Registration>) =
         Ranks::here(variable, None);
     assert!(ranks.n() == 1 && registration.is_some());
-    let config = json!({"data": images.path(), "recipe": "imagenet-eval"});
+    let config =
+        json!({"data": images.path(), "recipe": "imagenet-eval", "batch_size": 2});
     let config = options_among(&config.to_string(), ranks).unwrap();
     let loader = Loader::open(config).unwrap();
     assert_eq!(loader.n_samples(), 6);
