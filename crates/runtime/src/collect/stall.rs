@@ -142,6 +142,11 @@ pub(crate) struct FeedClock {
 }
 
 impl FeedClock {
+    /// The number of the feed's epoch.
+    pub(crate) fn number(&self) -> EpochNumber {
+        self.number
+    }
+
     /// Does the finishing of a batch.
     pub(crate) fn finishing<T>(&self, work: impl FnOnce() -> T) -> T {
         self.finisher(Finisher::Busy);

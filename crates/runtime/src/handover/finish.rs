@@ -22,7 +22,7 @@ use bothends_slots::{Damaged, HostSlot, Ring, Slot};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::collect::collector::Command;
-use crate::collect::in_flight::{EpochNumber, Lacks, Made};
+use crate::collect::in_flight::{Lacks, Made};
 use crate::collect::stall::{FeedClock, Finisher};
 use crate::config::run::BadPolicy;
 use crate::devices::presence::Presence;
@@ -46,8 +46,6 @@ use self::mix::{MixedBy, Mixing, mix};
 /// What the feed thread owns for one epoch.
 #[derive(Debug)]
 pub(crate) struct Feed {
-    /// The number of its epoch.
-    pub(crate) number: EpochNumber,
     pub(crate) maker: Maker,
     pub(crate) plan: Arc<Plan>,
     pub(crate) mixing: Mixing,

@@ -61,7 +61,6 @@ impl Runtime {
         let (shared, commands) = (engine.shared.clone(), engine.commands.clone());
         let stop = shared.stop.of_epoch();
         let feed = Feed {
-            number,
             maker: Maker {
                 source: Arc::clone(&self.source),
                 epoch: options.epoch,

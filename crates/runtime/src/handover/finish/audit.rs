@@ -107,7 +107,7 @@ impl Feed {
         let mut slot = slot;
         if !presence.is_expelled() {
             let n_rows = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-            let begun = Begun { number: self.number, epoch: self.maker.epoch };
+            let begun = Begun { number: self.waits.number(), epoch: self.maker.epoch };
             let audit = presence.trust().audit((begun, batch), n_rows, connection);
             let audited = self.audit((form, slot), &audit, &rows, &said.bad)?;
             let Some(audited) = audited else {
