@@ -247,14 +247,9 @@ pub fn check_replaceable(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
-    let beside = left::probe(path);
-    match new_file().open(&beside) {
-        // Another process with this number in another container may have removed it.
-        Ok(_) => drop(std::fs::remove_file(&beside)),
-        // Of such a process, or of one that was killed.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error),
-    }
+    let (beside, _) = create_beside(path)?;
+    // Another process with this number in another container may have removed it.
+    let _ = std::fs::remove_file(&beside);
     Ok(())
 }
 

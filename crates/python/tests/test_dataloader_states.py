@@ -91,6 +91,11 @@ def test_numbers_of_numpy_are_those_of_python() -> None:
     assert checked(whole) == ({"epoch": 3, "seed": 4}, None)
 
 
+def test_data_sets_that_make_their_samples_take_any_epoch() -> None:
+    state = {"epoch": -1, "seed": 3, "items": [0, 23, 4, True]}
+    assert checked(with_checksum(state)) == (state, None)
+
+
 def test_a_state_of_an_earlier_version_has_a_note() -> None:
     earlier = {**OF_ITEMS, "items": [5, 23, 4]}
     for state in (BETWEEN, earlier, NATIVE, {"epoch": 0, "seed": None}):

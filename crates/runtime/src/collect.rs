@@ -1,6 +1,6 @@
-//! Deciding, acted on: the `collector` asks core what to do next and has one `line` to each
-//! producer, with or without `room` for a job; it wakes when the `bell` is rung. `comings`
-//! are of devices that come and go, `log` and `stall` are what it tells.
+//! Deciding, acted on: the `collector` asks core what to do next and has an account of each
+//! `producer`, which has the `capacity` for a job or not, and of each epoch `in_flight`; `wakeup` is how
+//! others wake it. `membership` is of devices that come and go, `log` and `stall` are what it tells.
 
 pub(crate) mod capacity;
 pub(crate) mod collector;

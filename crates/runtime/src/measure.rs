@@ -1,5 +1,5 @@
-//! What this machine and this run can do: each prong `alone`, an accelerator `fed`, the `machine`
-//! itself, its `gpu` and its `load` meanwhile, the data (`survey`), and samples to `look` at.
+//! What this machine and this run can do: each prong `alone`, an accelerator's `utilisation`, the `machine`
+//! itself, its `gpu` and its `load` meanwhile, the data (`survey`), and samples to look at (`preview`).
 //!
 //! A measurement owns its epochs: it starts them on the runtime, not through a `Loader`, whose epochs are those
 //! that a training loop asks for, one after another. It breaks them off once it has seen enough, has nothing made

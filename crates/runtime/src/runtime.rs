@@ -1,6 +1,6 @@
 //! What lives longer than an epoch: the `host` with its data, devices and `memory`, and, longer than
-//! a run, the `rates` it showed; `ends` is where batches go (`turn` has them go elsewhere), `connect` brings
-//! devices, `horizon` says what they make of rates, and `start` joins an epoch's threads.
+//! a run, the `rates` it showed; `target` is where batches go (`retarget` has them go elsewhere), `connect` brings
+//! devices, `horizon` says what they make of rates, and `epochs` joins an epoch's threads.
 
 pub(crate) mod assembly;
 pub(crate) mod connect;

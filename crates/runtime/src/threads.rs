@@ -1,6 +1,6 @@
 //! What threads need besides work: how they end (`shutdown`, `join`), where and after whom they run
-//! (`pin`, `make_way`), what they use (`times`, `process`) and may use (`limits`,
-//! `ulimits`), which process is theirs (`home`), and which others share the machine
+//! (`pin`, `priority`), what they use (`times`, `process`) and may use (`limits`,
+//! `ulimits`), which process is theirs (`fork`), and which others share the machine
 //! (`registration`).
 
 pub(crate) mod fork;

@@ -21,7 +21,7 @@ use crate::files::regular::belongs_to_user;
 /// What the hidden names of drafts begin with.
 const DRAFT: &str = ".draft-";
 
-/// What stands for a number in the name of a probe.
+/// What stood for a number in the names of empty files by which earlier versions saw that they could write.
 const PROBE: &str = "probe";
 
 /// Names in a folder that are looked at: no run waits for a folder with more.
@@ -40,15 +40,6 @@ pub(super) fn hidden(folder: &Path, nth: u128) -> PathBuf {
 
 /// The name next to `path` of a file that is to replace it, the `nth` of this process.
 pub(super) fn beside(path: &Path, nth: u32) -> PathBuf {
-    named(path, &nth.to_string())
-}
-
-/// The name next to `path` of a file that only shows that one can be made there.
-pub(super) fn probe(path: &Path) -> PathBuf {
-    named(path, PROBE)
-}
-
-fn named(path: &Path, nth: &str) -> PathBuf {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}-{nth}.tmp", std::process::id()));
     beside.into()
@@ -94,7 +85,6 @@ fn remove(folder: &Path, old: Duration, writer_of: impl Fn(&str) -> Option<i32>)
 fn writer_of(beside: &str, name: &str) -> Option<i32> {
     let own = beside.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".tmp")?;
     let (writer, nth) = own.split_once('-')?;
-    // The probe is empty, and is there before anything is written.
     process(writer).filter(|_| is_number(nth) || nth == PROBE)
 }
 

@@ -48,7 +48,7 @@ from ._dataloader.epochs import (
 )
 from ._dataloader.items import Before, Items, ItemsProgress, dealt, resumed, tasks
 from ._dataloader.prepared import Finish, Left, Prepared, prepare
-from ._dataloader.states import BESIDES, checked, with_checksum
+from ._dataloader.states import BESIDES, N_EPOCHS, checked, with_checksum
 from ._dataloader.together import Shared
 from ._dataloader.words import explained, refuse_unknown
 from ._device import named
@@ -869,7 +869,7 @@ class DataLoader(_TorchLoader[T_co], Generic[T_co]):
             self._before = resumed(place, self._shape, skipped)
             self._loaded = None
             return self._before.n > 0
-        if "items" in place and _is_within(place):
+        if "items" in place and (_is_within(place) or not 0 <= place["epoch"] < N_EPOCHS):
             line = "the state is for a data set that made its samples itself; bothends reads this one"
             raise StateError(line)
         if self.prepared is None:

@@ -98,6 +98,8 @@ struct Seen {
     /// Those that were drawn to be audited. A connection's first batches are audited besides: whoever
     /// connects again knows of these, and must not know of all.
     n_drawn: u32,
+    /// At most so many batches are expected: an epoch that is no longer remembered was as short.
+    most: u32,
 }
 
 /// What is known of the honesty of one device, or of who has had one place of a pool, in this run.
@@ -175,12 +177,21 @@ impl Trust {
         Audit::Nothing
     }
 
-    /// The batch that this connection's last audit was of is not compared after all: its epoch was cancelled
-    /// meanwhile. The next one takes its turn among the connection's first.
-    pub(crate) fn was_not_compared(&mut self, connection: u64) {
+    /// What an audit of this connection was to compare is not compared after all: its epoch was cancelled
+    /// meanwhile. A batch of the connection, perhaps of another epoch, takes its place among the first.
+    pub(crate) fn was_not_compared(&mut self, audit: &Audit, connection: u64) {
         if let Some(of) = self.connections.get_mut(&connection) {
-            of.n_seen = of.n_seen.saturating_sub(1);
+            of.n_seen = match audit {
+                Audit::Everything => 0,
+                Audit::Rows(_) => of.n_seen.min(1),
+                Audit::Nothing => of.n_seen,
+            };
         }
+    }
+
+    /// The epoch with this number was made ahead, and nobody wants it: it is no measure for others.
+    pub(crate) fn was_never_wanted(&mut self, number: u64) {
+        self.epochs.retain(|seen| seen.epoch.number != number);
     }
 
     /// A batch of this connection has passed its audit, or had none; it is delivered unless who made it
@@ -230,15 +241,18 @@ impl Trust {
         if let Some(place) = self.epochs.iter().position(|seen| seen.epoch == epoch) {
             return place;
         }
-        if self.epochs.len() == MOST_EPOCHS {
-            self.epochs.pop_front();
+        if self.epochs.len() == MOST_EPOCHS
+            && let Some(expected) = self.epochs.pop_front().and_then(relied_on)
+        {
+            // What is expected of an epoch under way must not rise.
+            self.epochs.iter_mut().for_each(|seen| seen.most = seen.most.min(expected));
         }
-        self.epochs.push_back(Seen { epoch, n: 0, n_drawn: 0 });
+        self.epochs.push_back(Seen { epoch, n: 0, n_drawn: 0, most: u32::MAX });
         self.epochs.len() - 1
     }
 
     /// Whether the next batch of the epoch at this place is drawn: at the rate at least. While that is
-    /// less, two of as many batches as are expected are, each of them as likely as any other; batches
+    /// less, two of as many batches as are expected are, each as likely as any other while that stays; batches
     /// beyond them have a chance that falls with their number, so that no part of an epoch is safe to
     /// lie in, however long it is.
     fn draws_batch(&self, place: usize, batch: BatchIdx) -> bool {
@@ -261,10 +275,8 @@ impl Trust {
     /// audits: a device that is quick in one epoch must not have few of them in the next, in which it makes less.
     /// The epoch before may still be under way; its batches count as they come.
     fn expected(&self, place: usize) -> u32 {
-        // How long it is measured has nothing to do with an epoch.
-        let before = self.epochs.range(..place);
-        let before = before.filter(|seen| seen.epoch.epoch != EpochIdx::MEASURED);
-        before.map(|seen| seen.n - seen.n.div_ceil(10)).min().unwrap_or(0)
+        let before = self.epochs.range(..place).copied().filter_map(relied_on).min();
+        before.map_or(0, |expected| expected.min(self.epochs[place].most))
     }
 
     /// As large a part of the rows as is audited of the batches, and [`LEAST_ROWS`] at least.
@@ -290,6 +302,13 @@ impl Trust {
         let sample = SampleId(epoch.number << 32 | u64::from(batch.0));
         Draws::new(SampleKey { seed: self.secret, epoch: epoch.epoch, sample }, op)
     }
+}
+
+/// How many batches another epoch can be relied on to have, by this one; `None` of a measurement: how long that
+/// lasts has nothing to do with an epoch.
+fn relied_on(seen: Seen) -> Option<u32> {
+    let is_epoch = seen.epoch.epoch != EpochIdx::MEASURED;
+    is_epoch.then(|| seen.n - seen.n.div_ceil(10))
 }
 
 #[cfg(test)]
@@ -537,11 +556,51 @@ mod tests {
     fn a_batch_that_is_not_compared_is_not_a_connections_first() {
         let mut trust = connected(3, 0);
         let of = trust.connection();
-        assert_eq!(audits(&mut trust, 0, 1, 64), [Audit::Everything]);
-        trust.was_not_compared(of);
+        let first = audits(&mut trust, 0, 1, 64);
+        assert_eq!(first, [Audit::Everything]);
+        // The next epoch has begun when this one is cancelled.
+        assert!(matches!(audits(&mut trust, 1, 1, 64)[..], [Audit::Rows(_)]));
+        trust.was_not_compared(&first[0], of);
         let next = audits(&mut trust, 1, 2, 64);
         assert_eq!(next[0], Audit::Everything);
-        assert_ne!(next[1], Audit::Nothing);
+        trust.was_not_compared(&next[1], of);
+        assert_ne!(audits(&mut trust, 1, 1, 64)[0], Audit::Nothing);
+    }
+
+    /// Symptom: each pass over validation data is followed by an epoch that was made ahead for nothing.
+    #[test]
+    fn an_epoch_that_nobody_wanted_is_no_measure() {
+        let mut n_drawn = 0;
+        for secret in 0..200 {
+            let mut trust = connected(secret, 1);
+            let of = trust.connection();
+            for number in (0..20).step_by(2) {
+                let pass = Begun { number, epoch: EpochIdx(0) };
+                let all: Vec<_> =
+                    (0..20).map(|at| trust.audit((pass, BatchIdx(at)), 64, of)).collect();
+                n_drawn += if number == 0 { 0 } else { n_audited(&all) };
+                let ahead = Begun { number: number + 1, epoch: EpochIdx(1) };
+                (0..2).for_each(|at| drop(trust.audit((ahead, BatchIdx(at)), 64, of)));
+                trust.was_never_wanted(number + 1);
+            }
+        }
+        // Two and a bit in each of nine passes.
+        assert!(n_drawn < 3 * 9 * 200, "{n_drawn}");
+    }
+
+    #[test]
+    fn what_is_forgotten_lets_no_epoch_under_way_expect_more() {
+        for secret in 0..200 {
+            let mut trust = connected(secret, 1);
+            audits(&mut trust, 0, 10, 64);
+            (1..4).for_each(|epoch| drop(audits(&mut trust, epoch, 1_000, 64)));
+            let mut short = audits(&mut trust, 4, 5, 64);
+            // The next one begins, and the first is forgotten.
+            audits(&mut trust, 5, 1, 64);
+            let of = trust.connection();
+            short.extend((5..10).map(|at| trust.audit((begun(4), BatchIdx(at)), 64, of)));
+            assert!(n_audited(&short) >= 2, "{short:?}");
+        }
     }
 
     /// What the default costs: the rows that the host makes again, as a part of the device's.

@@ -222,13 +222,15 @@ impl Loader {
         next: Option<EpochOptions>,
     ) -> Result<Arc<Deal>, RuntimeError> {
         self.finish(Cancelled::Superseded);
-        let ahead = self.ahead.take().filter(|ahead| ahead.is_for(&options));
-        let epoch = match ahead {
+        let epoch = match self.ahead.take_if(|ahead| ahead.is_for(&options)) {
             Some(Ahead { mut epoch, .. }) => {
                 epoch.want();
                 epoch
             }
-            None => self.runtime_mut().start_epoch(&options)?,
+            None => {
+                self.drop_ahead();
+                self.runtime_mut().start_epoch(&options)?
+            }
         };
         let deal = Arc::new(Deal::new(epoch, &options, self.sources().cloned()));
         self.running = Some(Running { deal: Arc::clone(&deal), options });
@@ -252,6 +254,16 @@ impl Loader {
         self.ahead = begun;
     }
 
+    /// Cancels what was made ahead: another epoch is wanted.
+    pub(super) fn drop_ahead(&mut self) {
+        let Some(Ahead { epoch, .. }) = self.ahead.take() else { return };
+        let number = epoch.ways.number;
+        drop(epoch);
+        for device in &self.runtime().devices {
+            device.presence.trust().was_never_wanted(number);
+        }
+    }
+
     /// Ends the epoch that was begun, whatever is left of it; `None` where none was.
     pub(crate) fn end_epoch(&mut self) -> Option<EpochReport> {
         self.finish(Cancelled::Unwanted)
@@ -272,7 +284,7 @@ impl Loader {
             );
             return Err(RuntimeError::CannotResume { why });
         }
-        self.ahead = None;
+        self.drop_ahead();
         self.runtime_mut().config.rank = RankConfig { rank, world, ..was };
         let runtime = self.runtime();
         let planned = runtime.plan(&runtime.options(EpochIdx(0))).map(drop);
@@ -337,7 +349,7 @@ impl Loader {
         self.home.check()?;
         let Loaded { place, note, .. } = checkpoint::resumed(json, self.runtime())?;
         self.finish(Cancelled::Superseded);
-        self.ahead = None;
+        self.drop_ahead();
         self.next = place;
         self.asked = None;
         Ok(note)

@@ -6,7 +6,7 @@
 //! and its job's part of a slot are both there. Nothing here does I/O or decides when to fetch.
 //!
 //! The values of a row's further fields have positions of their own, next to those of the records that they lie
-//! next to (`wanted/values.rs`): the row waits for them, too.
+//! next to (`demand/values.rs`): the row waits for them, too.
 
 mod values;
 

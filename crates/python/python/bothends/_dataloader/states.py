@@ -27,7 +27,7 @@ _KEY = "loader_checksum"
 # All that states without a checksum had, except the native loader's.
 _EARLIER = BESIDES | {"epoch", "seed", "items", "items_ranks", "items_skipped"}
 # The native loader counts epochs in 32 bits, of which it reserves the last.
-_N_EPOCHS = 2**32 - 1
+N_EPOCHS = 2**32 - 1
 
 _NOT_OURS = "the state was not made by state_dict(); give what that returned"
 _UNCHECKED = (
@@ -48,7 +48,7 @@ def with_checksum(state: dict[str, Any]) -> dict[str, Any]:
     """The same state, as JSON has it, with a checksum over all of its keys. Some frameworks save a
     state in each step; this takes some 30 µs."""
     text = _canonical(state)
-    # Not the state as it was given: PyTorch and JSON refuse numbers of NumPy's, one when it loads.
+    # JSON refuses NumPy's numbers when a state is written, and PyTorch when it is loaded.
     return {**json.loads(text), _KEY: _checksum(text)}
 
 
@@ -69,11 +69,11 @@ def checked(state: Any) -> tuple[dict[str, Any], str | None]:
     except (TypeError, ValueError) as error:
         raise StateError(_NOT_OURS) from error
     if has_checksum and checksum != _checksum(text):
-        raise _damaged("is not that of the rest, of which all keys must be given")
+        raise _damaged("is not that of the rest; give all keys of the state")
     own = json.loads(text)
     epoch, seed = own.get("epoch"), own.get("seed")
     # Data sets that make their own samples take any number for an epoch.
-    is_epoch = type(epoch) is int and ("items" in own or 0 <= epoch < _N_EPOCHS)
+    is_epoch = type(epoch) is int and ("items" in own or 0 <= epoch < N_EPOCHS)
     is_seed = seed is None or type(seed) is int
     if not is_epoch or not is_seed:
         raise StateError(_NOT_OURS)

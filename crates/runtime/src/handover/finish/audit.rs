@@ -111,7 +111,7 @@ impl Feed {
             let audit = presence.trust().audit((begun, batch), n_rows, connection);
             let audited = self.audit((form, slot), &audit, &rows, &said.bad)?;
             let Some(audited) = audited else {
-                presence.trust().was_not_compared(connection);
+                presence.trust().was_not_compared(&audit, connection);
                 return Ok(None);
             };
             slot = audited.slot;

@@ -183,7 +183,7 @@ impl Loader {
             return Ok(());
         }
         self.finish(Cancelled::Superseded);
-        self.ahead = None;
+        self.drop_ahead();
         self.feed = None;
         self.runtime_mut().turn_to(end)
     }
