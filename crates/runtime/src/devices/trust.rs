@@ -259,7 +259,7 @@ impl Trust {
         if self.percent == 0 {
             return false;
         }
-        let Seen { epoch, n, n_drawn } = self.epochs[place];
+        let Seen { epoch, n, n_drawn, .. } = self.epochs[place];
         let chance = match self.expected(place).saturating_sub(n) {
             0 => f64::from(FIRST_BATCHES) / f64::from(n.saturating_add(1)),
             left => f64::from(FIRST_BATCHES.saturating_sub(n_drawn)) / f64::from(left),
