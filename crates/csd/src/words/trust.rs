@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_file_that_is_missing_is_named_as_its_option() {
         let error = TlsFiles::of(Some("a".into()), None, None).unwrap_err();
-        let line = "of the three TLS files (tls_ca, tls_cert, tls_key) tls_cert and tls_key is \
+        let line = "of the three TLS files (tls_ca, tls_cert, tls_key) tls_cert and tls_key are \
                     missing; give all three";
         assert_eq!(error, line);
     }
