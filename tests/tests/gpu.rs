@@ -3,7 +3,7 @@
 //! device and the consumer do meanwhile; nothing waits for the device, and nothing is left behind.
 //!
 //! That streams and events order the work is `bothends-gpu`'s to prove, over every interleaving of small
-//! cases; a real GPU has not been asked.
+//! cases; a real GPU is asked by `scripts/check-gpu`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;

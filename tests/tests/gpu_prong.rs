@@ -1,4 +1,4 @@
-//! A GPU as a device (`--csd cuda:N`) changes no byte: alone, with the host, killed and resumed, or lost in
+//! A GPU as a device (`--csd cuda:N`) changes no byte: alone, with the host, stopped and resumed, or lost in
 //! the middle. The kernels run on their CPU twin; without a C++ compiler a skip is printed.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests; skips are seen")]
